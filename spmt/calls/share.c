@@ -27,12 +27,6 @@ static void drop_fd(int *fd)
 	*fd = -1;
 }
 
-/* What may be there again when the call is made once more. Anything else is of the memory, and stays. */
-static bool is_shortage(int rc)
-{
-	return rc == -ENOMEM || rc == -EMFILE || rc == -ENFILE;
-}
-
 int share_offer(spmt_comm *comm, void *buf, size_t size)
 {
 	const struct device_ipc_ops *ipc = comm->backend->ipc;

@@ -90,10 +90,11 @@ static int pmix_load(struct pmix_api *api, const char *path)
 	static const char *const names[] = { "libpmix.so.2" };
 	char reason[VENDOR_REASON];
 	const char *missing;
-	void *library = vendor_open(path, names, ARRAY_SIZE(names), reason);
+	void *library;
+	int rc = vendor_open(path, names, ARRAY_SIZE(names), reason, &library);
 
-	if (!library)
-		return fail_call(-ENOENT, "spmt_init",
+	if (rc < 0)
+		return fail_call(rc, "spmt_init",
 			"a PMIx launcher started this process, but there is no libpmix (SPMT_PMIX_LIB may name it): %s",
 			reason);
 	missing = vendor_bind(library, pmix_symbols, ARRAY_SIZE(pmix_symbols), api);

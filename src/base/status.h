@@ -12,6 +12,7 @@
 #ifndef SPMT_STATUS_H
 #define SPMT_STATUS_H
 
+#include <errno.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -25,6 +26,12 @@ int fail(int code, const char *fmt, ...) PRINTF(2, 3) __attribute__((cold));
 
 /* As fail(-err, ..), with ": <text of errno>" appended. `err` is a positive errno; 0 is taken as EIO. */
 int fail_errno(int err, const char *fmt, ...) PRINTF(2, 3) __attribute__((cold));
+
+/* What was short may be there when the call is made once more: no verdict on anything. */
+static inline bool is_shortage(int code)
+{
+	return code == -ENOMEM || code == -EMFILE || code == -ENFILE || code == -EAGAIN;
+}
 
 /* As fail and fail_errno, with "<call>: " before the text: the name of a public call. */
 int fail_call(int code, const char *call, const char *fmt, ...) PRINTF(3, 4) __attribute__((cold));

@@ -70,6 +70,9 @@ static int select_first(const struct backend **backend)
 			*backend = backends[i];
 			return 0;
 		}
+		/* it may pass, and the GPUs are there all the same */
+		if (is_shortage(rc))
+			return rc;
 		note_passed_over(text, sizeof(text), backends[i], rc);
 	}
 	return fail(-ENODEV, "no backend has a device%s (SPMT_HOST_DEVICES)", text);

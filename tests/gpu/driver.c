@@ -95,12 +95,14 @@ static bool bind_calls(const char **reason)
 	static const char *const cuda[] = { "libcuda.so.1" };
 	static const char *const hip[] = { "libamdhip64.so.7", "libamdhip64.so.6",
 		"libamdhip64.so.5", "libamdhip64.so" };
-	void *library = driver.hip
-		? vendor_open(getenv("SPMT_HIP_LIB"), hip, ARRAY_SIZE(hip), driver.why_not)
-		: vendor_open(getenv("SPMT_CUDA_LIB"), cuda, ARRAY_SIZE(cuda), driver.why_not);
+	void *library;
+	int rc = driver.hip ? vendor_open(getenv("SPMT_HIP_LIB"), hip, ARRAY_SIZE(hip),
+				      driver.why_not, &library)
+			    : vendor_open(getenv("SPMT_CUDA_LIB"), cuda, ARRAY_SIZE(cuda),
+				      driver.why_not, &library);
 
 	*reason = driver.why_not;
-	if (!library)
+	if (rc)
 		return false;
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		const char *name = rows[i].name[driver.hip];

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "api.h"
 
-#include <errno.h>
 #include <unistd.h>
 
 #include "include/spmt.h"
@@ -42,9 +41,9 @@ int verbs_bind(struct verbs_state *state)
 
 	if (rc || state->bound)
 		return rc;
-	library = vendor_open(env->verbs_lib, names, ARRAY_SIZE(names), reason);
-	if (!library)
-		return fail(-ENOENT, "no libibverbs (SPMT_VERBS_LIB may name it): %s", reason);
+	rc = vendor_open(env->verbs_lib, names, ARRAY_SIZE(names), reason, &library);
+	if (rc < 0)
+		return fail(rc, "no libibverbs (SPMT_VERBS_LIB may name it): %s", reason);
 	missing = vendor_bind(library, verbs_symbols, ARRAY_SIZE(verbs_symbols), &state->api);
 	if (missing)
 		return fail(SPMT_ERR_UNSUPPORTED,

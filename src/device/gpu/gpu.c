@@ -80,9 +80,13 @@ int gpu_bind_library(const struct gpu_vendor *v, const char *path, void *api)
 {
 	char reason[VENDOR_REASON];
 	const char *missing;
-	void *library = vendor_open(path, v->libraries, v->library_count, reason);
+	void *library;
+	int rc = vendor_open(path, v->libraries, v->library_count, reason, &library);
 
-	if (!library)
+	if (is_shortage(rc))
+		return fail(rc, "%s: no memory or descriptors for the %s: %s", v->name, v->kind,
+			reason);
+	if (rc < 0)
 		return fail(-ENODEV, "%s: no %s (%s may name it): %s", v->name, v->product,
 			v->variable, reason);
 	missing = vendor_bind(library, v->symbols, v->symbol_count, api);
@@ -113,8 +117,11 @@ static int find_devices(const struct gpu_vendor *v, struct gpu_state *state)
 	atomic_store(&v->root->entered, true);
 	state->entered = true;
 	r = v->start(state, &count);
-	if (r != GPU_OK)
-		return gpu_fail(v, r, "no devices: starting the %s", v->kind);
+	if (r != GPU_OK) {
+		rc = vendor_lacks_fd();
+		return rc ? fail_errno(-rc, "%s: starting the %s", v->name, v->kind)
+			  : gpu_fail(v, r, "no devices: starting the %s", v->kind);
+	}
 	if (count < 1)
 		return fail(-ENODEV, "%s: no devices: the %s finds none (%s)", v->name, v->kind,
 			v->visible);
@@ -154,7 +161,8 @@ static int load_once(const struct gpu_vendor *v, struct gpu_state *state)
 		gpu_put_back_error(v, state, last);
 	}
 	state->loaded = !rc;
-	if (rc < 0 && rc != -ENOMEM) {
+	/* What the driver itself has said stays; a library may be there the next time. */
+	if (rc < 0 && state->entered && !is_shortage(rc)) {
 		state->verdict = rc;
 		snprintf(state->sentence, sizeof(state->sentence), "%s", status_sentence());
 	}

@@ -22,11 +22,13 @@ static void export_fd(struct device_export *out, uint64_t total)
 static int export_failed(
 	const struct gpu_bound *b, int r, const char *what, size_t size, const void *ptr)
 {
-	int rc = vendor_export_lacks(b->vendor->name, b->dev);
+	int rc = vendor_lacks_fd();
 
-	return rc ? rc
-		  : gpu_fail(b->vendor, r, "%s of %zu bytes at %p of device %d", what, size, ptr,
-			    b->dev);
+	if (rc)
+		return fail_errno(
+			-rc, "%s: export on device %d: no descriptor", b->vendor->name, b->dev);
+	return gpu_fail(
+		b->vendor, r, "%s of %zu bytes at %p of device %d", what, size, ptr, b->dev);
 }
 
 static int export_commit(const struct gpu_bound *b, const struct vendor_range *range,
@@ -68,7 +70,7 @@ static int export_mapped(
 	gpu_memory_release(b, memory);
 	if (r != GPU_OK) {
 		rc = export_failed(b, r, "export", (size_t)out->length, base);
-		return rc == -EMFILE || rc == -ENFILE || rc == -ENOMEM ? rc : 1;
+		return is_shortage(rc) ? rc : 1;
 	}
 	export_fd(out, total);
 	return vendor_export_fd(b->vendor->name, b->dev, made, fd);

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -24,6 +25,7 @@
 #define SLEEP_MIN_NS 20000
 #define SLEEP_MAX_NS 1000000 /* the longest that a raised stop word goes unseen */
 #define PIECES_MAX 64
+#define LIBRARY_MOST ((size_t)256 << 20) /* of addresses that a vendor's library takes */
 
 /* Unsorted: so few rows are found faster by address than by name. */
 static const struct kernel *const library_kernels[] = { &kernel_copy, &kernel_signal, &kernel_wait,
@@ -60,35 +62,78 @@ static bool may_be_library(const char *path)
 	return !strchr(path, '/') || stat(path, &s) || S_ISREG(s.st_mode);
 }
 
+static bool ends_with(const char *text, const char *end)
+{
+	size_t n = strlen(text), m = strlen(end);
+
+	return n >= m && !strcmp(text + n - m, end);
+}
+
+/* To be written, which counts where the machine promises no more memory than it has. */
+static bool lacks_memory(void)
+{
+	void *room = mmap(
+		NULL, LIBRARY_MOST, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (room == MAP_FAILED)
+		return true;
+	munmap(room, LIBRARY_MOST);
+	return false;
+}
+
+/* dlopen() leaves no code, but ends with the text of one. Not so where it has found a library and no memory for it. */
+static int why_not_loaded(char reason[VENDOR_REASON])
+{
+	static const int codes[] = { ENOENT, EMFILE, ENFILE, ENOMEM };
+	const char *error = dlerror();
+	size_t i;
+
+	snprintf(reason, VENDOR_REASON, "%s", error ? error : "unknown");
+	for (i = 0; error && i < ARRAY_SIZE(codes); i++)
+		if (ends_with(error, strerror(codes[i])))
+			return -codes[i];
+	return lacks_memory() ? -ENOMEM : -ENOENT;
+}
+
 /*
  * Never closed: the runtimes keep threads, and pages mapped into devices, that outlive any dlclose.
  * A second copy of a runtime in one process is worse than an odd version, hence RTLD_NOLOAD over
  * all names first.
  */
-void *vendor_open(const char *path, const char *const *names, size_t n, char reason[VENDOR_REASON])
+int vendor_open(const char *path, const char *const *names, size_t n, char reason[VENDOR_REASON],
+	void **library)
 {
 	const int flags = RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE;
-	const char *error;
-	void *library = NULL;
+	void *found = NULL;
+	/* glibc that has no descriptor for its list of names goes without that from then on */
+	int rc = path ? 0 : vendor_lacks_fd();
 	size_t i;
 
+	if (rc) {
+		snprintf(reason, VENDOR_REASON, "%s", strerror(-rc));
+		return rc;
+	}
+	rc = -ENOENT;
 	if (path && !may_be_library(path)) {
 		snprintf(reason, VENDOR_REASON, "%.200s is not a regular file", path);
-		return NULL;
+		return rc;
 	}
 	if (path) {
 		names = &path;
 		n = 1;
 	}
-	for (i = 0; i < n && !library; i++)
-		library = dlopen(names[i], flags | RTLD_NOLOAD);
-	for (i = 0; i < n && !library; i++)
-		library = dlopen(names[i], flags);
-	if (!library) {
-		error = dlerror();
-		snprintf(reason, VENDOR_REASON, "%s", error ? error : "unknown");
+	for (i = 0; i < n && !found; i++)
+		found = dlopen(names[i], flags | RTLD_NOLOAD);
+	/* behind a shortage the next name may be there: of another version */
+	for (i = 0; i < n && !found && rc == -ENOENT; i++) {
+		found = dlopen(names[i], flags);
+		if (!found)
+			rc = why_not_loaded(reason);
 	}
-	return library;
+	if (!found)
+		return rc;
+	*library = found;
+	return 0;
 }
 
 const char *vendor_bind(void *library, const struct vendor_symbol *symbols, size_t n, void *table)
@@ -120,15 +165,13 @@ int vendor_export_fd(const char *backend, int dev, int made, int *fd)
 	return 0;
 }
 
-int vendor_export_lacks(const char *backend, int dev)
+int vendor_lacks_fd(void)
 {
 	int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 
-	if (fd < 0 && (errno == EMFILE || errno == ENFILE))
-		return fail_errno(errno, "%s: export on device %d: no descriptor", backend, dev);
 	if (fd >= 0)
 		close(fd);
-	return 0;
+	return fd < 0 && (errno == EMFILE || errno == ENFILE) ? -errno : 0;
 }
 
 /* 90 for sm_90; 0 for what runs on one chip only (sm_90a) and for anything else. */

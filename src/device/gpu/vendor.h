@@ -20,11 +20,13 @@ struct vendor_symbol {
 
 /*
  * Opens the first of `names`, or `path` alone if it is not NULL, for the life of the process; what
- * the application has loaded already is taken first. NULL: reason, of VENDOR_REASON bytes, says why
- * the last one tried is none. A path that is there and no regular file is not opened.
+ * the application has loaded already is taken first. A path that is there and no regular file is
+ * not opened. -ENOENT, or what was short: reason, of VENDOR_REASON bytes, says why the last one
+ * tried is none. No sentence.
  */
 #define VENDOR_REASON 256
-void *vendor_open(const char *path, const char *const *names, size_t n, char reason[VENDOR_REASON]);
+int vendor_open(const char *path, const char *const *names, size_t n, char reason[VENDOR_REASON],
+	void **library);
 /* Fills `table`. NULL, or the name of a required symbol that is missing. Optional ones that are
    missing become NULL. */
 const char *vendor_bind(void *library, const struct vendor_symbol *symbols, size_t n, void *table);
@@ -38,9 +40,9 @@ static inline int vendor_fault(enum fault_site site, const char *backend, const 
 }
 /* What export gives of a descriptor that the driver has made: see process_fd(). */
 int vendor_export_fd(const char *backend, int dev, int made, int *fd);
-/* Of a descriptor that the driver has not made: -EMFILE or -ENFILE with a sentence where there is none to be had, which drivers
-   tell by codes that they have for much else. 0: that is not why. */
-int vendor_export_lacks(const char *backend, int dev);
+/* Of what a driver has not done: -EMFILE or -ENFILE where there is no descriptor to be had, which drivers
+   tell by codes that they have for much else. 0: that is not why. No sentence. */
+int vendor_lacks_fd(void);
 
 /* ---- images and kernels */
 

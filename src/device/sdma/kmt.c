@@ -57,9 +57,9 @@ static int kmt_find(struct kmt_api *api)
 
 	if (rc)
 		return rc;
-	library = vendor_open(env->hsakmt_lib, names, ARRAY_SIZE(names), reason);
-	if (!library)
-		return fail(-ENOENT, "no libhsakmt: %s", reason);
+	rc = vendor_open(env->hsakmt_lib, names, ARRAY_SIZE(names), reason, &library);
+	if (rc < 0)
+		return fail(rc, "no libhsakmt: %s", reason);
 	missing = vendor_bind(library, symbols, ARRAY_SIZE(symbols), api);
 	return missing ? fail(SPMT_ERR_UNSUPPORTED, "libhsakmt lacks %s", missing) : 0;
 }
@@ -95,7 +95,7 @@ int kmt_load(void)
 	if (!state->tried) {
 		state->verdict = kmt_start(state);
 		status_save(&state->why);
-		state->tried = true;
+		state->tried = !is_shortage(state->verdict);
 	}
 	rc = state->verdict ? fail_again(state->verdict, &state->why) : 0;
 	pthread_mutex_unlock(&state->lock);

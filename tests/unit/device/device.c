@@ -3,7 +3,9 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
+#include "src/base/env.h"
 #include "src/base/status.h"
 #include "src/device/device.h"
 #include "src/device/guard.h"
@@ -130,6 +132,25 @@ Test(device, nothing_left_says_why_for_each)
 	cr_expect_not_null(strstr(status_sentence(), "; hip: "), "%s", status_sentence());
 	cr_expect_not_null(strstr(status_sentence(), "; cuda: "), "%s", status_sentence());
 	cr_expect_not_null(strstr(status_sentence(), "; host: 0 devices"), "%s", status_sentence());
+}
+
+/* It may pass, and the GPUs that come before the host's devices are there all the same. */
+Test(device, a_shortage_passes_no_backend_over)
+{
+	const struct backend *b = NULL;
+	const struct env *env;
+	struct rlimit none;
+
+	if (SANITIZE_ADDRESS)
+		cr_skip_test("a sanitizer has more address space than can be left");
+	no_vendors();
+	cr_assert_eq(env_get(&env), 0);
+	cr_assert_eq(getrlimit(RLIMIT_AS, &none), 0);
+	none.rlim_cur = 0;
+	cr_assert_eq(setrlimit(RLIMIT_AS, &none), 0);
+	cr_expect_eq(device_select(NULL, &b), -ENOMEM);
+	cr_expect_not_null(strstr(status_sentence(), "no memory"), "%s", status_sentence());
+	cr_expect_null(b);
 }
 
 Test(device, guards_nest_and_restore)

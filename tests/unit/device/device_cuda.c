@@ -4,9 +4,12 @@
 #include "standin.h"
 
 #include <errno.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "include/spmt.h"
 #include "kept.h"
+#include "src/base/env.h"
 #include "src/device/gpu/abi_cuda_calls.h"
 #include "src/device/gpu/vendor.h"
 #include "src/kernels/kernels.h"
@@ -72,6 +75,98 @@ Test(cuda, no_devices)
 	setenv("SPMT_FAKE_DEVICES", "0", 1);
 	cr_assert_eq(B->load(), -ENODEV);
 	cr_assert(strstr(status_sentence(), "no devices"));
+}
+
+/* Where no backend is named. What is read of the environment wants descriptors, too. */
+static void none_named(void)
+{
+	const struct env *env;
+
+	setenv("SPMT_HIP_LIB", "/nonexistent/libamdhip64.so", 1);
+	setenv("SPMT_CUDA_LIB", FAKES "/fake-cuda.so", 1);
+	cr_assert_eq(env_get(&env), 0);
+}
+
+static void is_chosen(void)
+{
+	const struct backend *b = NULL;
+
+	cr_assert_eq(device_select(NULL, &b), 0, "%s", status_sentence());
+	cr_assert_eq(b, B, "%s", b->name);
+}
+
+/* The limit of before. No asserts until it is back: they take descriptors. */
+static struct rlimit no_descriptors(void)
+{
+	struct rlimit before, none;
+
+	getrlimit(RLIMIT_NOFILE, &before);
+	none = before;
+	none.rlim_cur = 0;
+	setrlimit(RLIMIT_NOFILE, &none);
+	return before;
+}
+
+Test(cuda, a_shortage_of_descriptors_passes)
+{
+	const struct backend *b = NULL;
+	struct rlimit before;
+	int codes[2];
+
+	none_named();
+	before = no_descriptors();
+	codes[0] = B->load();
+	codes[1] = device_select(NULL, &b);
+	setrlimit(RLIMIT_NOFILE, &before);
+	cr_expect_eq(codes[0], -EMFILE, "%d", codes[0]);
+	cr_expect_eq(codes[1], -EMFILE, "%d %s", codes[1], b ? b->name : "");
+	is_chosen();
+}
+
+/* The driver has no code for that. */
+Test(cuda, a_shortage_of_descriptors_passes_while_the_driver_starts)
+{
+	struct standin s = { .library = dlopen(FAKES "/fake-cuda.so", RTLD_NOW | RTLD_LOCAL) };
+	struct rlimit before;
+	int rc;
+
+	none_named();
+	cr_assert_not_null(s.library);
+	standin_symbol(&s, "fake_fail", &s.fail);
+	s.fail("cuInit", -1, CU_NO_DEVICE);
+	before = no_descriptors();
+	rc = B->load();
+	setrlimit(RLIMIT_NOFILE, &before);
+	s.fail("cuInit", 0, 0);
+	cr_expect_eq(rc, -EMFILE, "%d", rc);
+	is_chosen();
+}
+
+/* From nothing up to enough for the library. */
+Test(cuda, a_shortage_of_memory_passes)
+{
+	struct rlimit most, limit;
+	long pages = 0, room;
+	int rc = -ENOMEM;
+	FILE *file;
+
+	if (SANITIZE_ADDRESS || SANITIZE_THREAD)
+		cr_skip_test("a sanitizer has more address space than can be left");
+	none_named();
+	file = fopen("/proc/self/statm", "r");
+	cr_assert(file && fscanf(file, "%ld", &pages) == 1);
+	fclose(file);
+	cr_assert_eq(getrlimit(RLIMIT_AS, &most), 0);
+	limit = most;
+	for (room = 0; room < 1 << 25 && rc == -ENOMEM; room += 1 << 14) {
+		limit.rlim_cur = (rlim_t)(pages * sysconf(_SC_PAGESIZE) + room);
+		setrlimit(RLIMIT_AS, &limit);
+		rc = B->load();
+	}
+	setrlimit(RLIMIT_AS, &most);
+	cr_assert_eq(rc, 0, "with room for %ld: %d %s", room, rc, status_sentence());
+	cr_expect_gt(room, 1 << 16, "there was room");
+	is_chosen();
 }
 
 Test(cuda, ops_before_load)

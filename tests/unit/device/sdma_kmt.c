@@ -9,9 +9,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "include/spmt.h"
+#include "src/base/env.h"
 #include "src/base/fault.h"
 #include "src/base/status.h"
 #include "src/device/sdma/abi_hsakmt.h"
@@ -231,6 +234,25 @@ Test(sdma_kmt, no_library_is_said_each_time)
 		cr_assert_not_null(strstr(status_sentence(), "no libhsakmt: /nonexistent"), "%s",
 			status_sentence());
 	}
+}
+
+/* A copy's queues are opened as soon as there is a descriptor again. */
+Test(sdma_kmt, a_shortage_passes)
+{
+	struct rlimit limit, none;
+	const struct env *env;
+	int rc;
+
+	setenv("SPMT_HSAKMT_LIB", FAKES "/fake-hsakmt.so", 1);
+	cr_assert_eq(env_get(&env), 0);
+	cr_assert_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	none = limit;
+	none.rlim_cur = 0;
+	setrlimit(RLIMIT_NOFILE, &none); /* no asserts from here on: they take descriptors */
+	rc = kmt_load();
+	setrlimit(RLIMIT_NOFILE, &limit);
+	cr_assert_eq(rc, -EMFILE, "%d", rc);
+	cr_assert_eq(kmt_load(), 0, "%s", status_sentence());
 }
 
 Test(sdma_kmt, a_library_that_lacks_calls_is_said)

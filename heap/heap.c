@@ -56,6 +56,11 @@ static uint64_t own_part(const struct heap_config *c)
 	return align_up(c->own_size + c->own_room, HEAP_ROUND);
 }
 
+static const char *knob_of(const struct heap_config *c)
+{
+	return c->knob ? c->knob : "SPMT_HEAP_SIZE";
+}
+
 static int check_config(const struct heap_config *c)
 {
 	const struct heap_range *range = c->range;
@@ -64,8 +69,8 @@ static int check_config(const struct heap_config *c)
 		c->own_room > HEAP_LIMIT)
 		return fail(-EINVAL,
 			"heap: device %d: %" PRIu64 " bytes asked (and %" PRIu64
-			" of the library's own), 1 to %llu can be had; see SPMT_HEAP_SIZE",
-			c->dev, c->size, c->own_size, HEAP_LIMIT);
+			" of the library's own), 1 to %llu can be had; see %s",
+			c->dev, c->size, c->own_size, HEAP_LIMIT, knob_of(c));
 	if (!range)
 		return 0;
 	if (c->slice < 0 || c->slice >= range->slices)
@@ -205,6 +210,7 @@ int heap_open(const struct heap_config *config, struct heap *heap)
 	if (rc)
 		return rc;
 	heap->size = align_up(config->size, HEAP_ROUND);
+	heap->knob = knob_of(config);
 	heap->own_size = own_part(config);
 	rc = copy_peers(heap, config->peers, config->npeers);
 	if (!rc)
@@ -267,9 +273,9 @@ static int refuse(const struct heap *heap, int code, uint64_t size, uint64_t ali
 		return fail(-ENOMEM,
 			"symmetric heap of device %d (%s): no gap for %" PRIu64
 			" bytes at alignment %" PRIu64 ": %" PRIu64 " of %" PRIu64
-			" bytes are in use, in %" PRIu64 " blocks; SPMT_HEAP_SIZE raises the limit",
+			" bytes are in use, in %" PRIu64 " blocks; %s raises the limit",
 			heap->dev, heap->backend->name, size, align, arena_used(heap->arena),
-			heap->size, arena_blocks(heap->arena));
+			heap->size, arena_blocks(heap->arena), heap->knob);
 	return fail(code,
 		"symmetric heap of device %d (%s): no process memory to note a block of %" PRIu64
 		" bytes",
@@ -347,9 +353,9 @@ static int take_offset(struct heap *heap, const struct arena_want *want, uint64_
 		return fail(rc,
 			"symmetric heap of device %d (%s): %" PRIu64
 			" bytes fit its limit of %" PRIu64
-			" (SPMT_HEAP_SIZE), but no memory can be had behind the %" PRIu64
+			" (%s), but no memory can be had behind the %" PRIu64
 			" that are backed: %.200s",
-			heap->dev, heap->backend->name, want->size, heap->size,
+			heap->dev, heap->backend->name, want->size, heap->size, heap->knob,
 			atomic_load_explicit(&heap->committed, memory_order_relaxed),
 			status_sentence());
 	}

@@ -48,6 +48,7 @@ struct heap {
 	int dev;
 	char *base;
 	uint64_t size;		    /* user limit, multiple of HEAP_ROUND */
+	const char *knob;	    /* of the configuration */
 	_Atomic uint64_t committed; /* user bytes that may be touched; only rises */
 	_Atomic uint64_t clear;	    /* the same, but 0 where blocks are looked at */
 	char *own;		    /* base + size */
@@ -81,6 +82,7 @@ struct heap_config {
 	int slice;  /* this rank's place in range */
 	const int *peers; /* devices of the process that may reach this memory (copied) */
 	int npeers;
+	const char *knob; /* what the user sets the size by, for sentences; NULL: SPMT_HEAP_SIZE */
 };
 
 /* *heap is the caller's; heap_close takes it zeroed, half-open or closed. */

@@ -419,7 +419,7 @@ int spmt_put_signal(spmt_comm *comm, void *dst, const void *src, size_t size, ui
 		if (rc)
 			rc = rma_failed(comm, call->name, rc);
 	}
-	return rc ? rc : signal_now(comm, sig, val, op, pe);
+	return rc ? rc : signal_now(comm, call->name, sig, val, op, pe);
 }
 
 int spmt_put_signal_nbi(spmt_comm *comm, void *dst, const void *src, size_t size, uint64_t *sig,
@@ -437,7 +437,7 @@ int spmt_put_signal_nbi(spmt_comm *comm, void *dst, const void *src, size_t size
 		if (size)
 			rc = rma_put(comm, call->name, rma_offset(comm, dst), src, size, pe,
 				MOVE_BLOCKING);
-		return rc ? rc : signal_now(comm, sig, val, op, pe);
+		return rc ? rc : signal_now(comm, call->name, sig, val, op, pe);
 	}
 	rc = put_signal_stream(comm, dst, src, size, &s, comm->stream);
 	return comm_failed(comm, call->name, rc);

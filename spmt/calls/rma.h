@@ -112,7 +112,8 @@ void rma_stored_stream(spmt_comm *comm, int pe, device_stream stream);
 
 /* signal.c: op and sig checked; sig has the same offset on pe. */
 int signal_check(const spmt_comm *comm, const char *what, const void *sig, enum spmt_signal_op op);
-int signal_now(spmt_comm *comm, uint64_t *sig, uint64_t val, enum spmt_signal_op op, int pe);
+int signal_now(spmt_comm *comm, const char *what, uint64_t *sig, uint64_t val,
+	enum spmt_signal_op op, int pe);
 /* Between the caller's stream_reserve and stream_note. */
 int signal_queue(spmt_comm *comm, uint64_t *sig, uint64_t val, enum spmt_signal_op op, int pe,
 	device_stream stream);

@@ -70,20 +70,20 @@ static bool device_stores(const spmt_comm *comm, int pe)
 	return !comm_cpu_access(comm) && comm->links[pe].base;
 }
 
-int signal_now(spmt_comm *comm, uint64_t *sig, uint64_t val, enum spmt_signal_op op, int pe)
+int signal_now(spmt_comm *comm, const char *what, uint64_t *sig, uint64_t val,
+	enum spmt_signal_op op, int pe)
 {
 	struct mover *m = &comm->links[pe].movers[0];
 	int rc;
 
 	if (device_stores(comm, pe)) {
 		rc = signal_stream(comm, sig, val, op, pe, comm->stream);
-		return comm_failed(
-			comm, "spmt_signal", rc ? rc : stream_drain(comm, "spmt_signal"));
+		return comm_failed(comm, what, rc ? rc : stream_drain(comm, what));
 	}
 	rc = m->ops->signal(m, rma_offset(comm, sig), val, op, NULL);
 	comm->pending |= m->link->pending;
 	rma_stored(comm, pe);
-	return LIKELY(!rc) ? 0 : rma_failed(comm, "spmt_signal", rc);
+	return LIKELY(!rc) ? 0 : rma_failed(comm, what, rc);
 }
 
 int spmt_signal(spmt_comm *comm, uint64_t *sig, uint64_t val, enum spmt_signal_op op, int pe)
@@ -94,7 +94,7 @@ int spmt_signal(spmt_comm *comm, uint64_t *sig, uint64_t val, enum spmt_signal_o
 
 	if (!rc)
 		rc = signal_check(comm, call.name, sig, op);
-	return rc ? rc : signal_now(comm, sig, val, op, pe);
+	return rc ? rc : signal_now(comm, call.name, sig, val, op, pe);
 }
 
 int spmt_signal_on_stream(spmt_comm *comm, uint64_t *sig, uint64_t val, enum spmt_signal_op op,

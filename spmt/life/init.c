@@ -289,7 +289,8 @@ static int open_heap(spmt_comm *comm, uint64_t size, const char *knob, const str
 		.dev = comm->dev,
 		.slice = comm->rank,
 		.size = size,
-		.own_room = SPLITS_ROOM };
+		.own_room = SPLITS_ROOM,
+		.knob = knob };
 	struct rank_info *info = own_info(comm);
 	int *devs = local_devices(comm, &config.npeers);
 	bool asked = env->heap_mode == ENV_HEAP_VMM;

@@ -310,13 +310,15 @@ static void unknown_warn(void *ctx, const char *name, const char *near)
 
 static void load_env(struct loaded *l)
 {
+	const char *log;
 	int rc = env_parse(lookup_and_keep, l, &l->env);
 
 	if (rc)
 		l->code = rc;
 	if (l->code)
 		status_save(&l->why);
-	l->says_log = secure_getenv("SPMT_LOG") != NULL;
+	log = secure_getenv("SPMT_LOG");
+	l->says_log = log && *log;
 	atomic_store_explicit(&l->ready, true, memory_order_release);
 	env_unknown(unknown_warn, NULL);
 }

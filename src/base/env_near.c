@@ -107,7 +107,7 @@ void env_unknown(void (*tell)(void *ctx, const char *name, const char *near), vo
 	for (char **at = environ; at && *at && !env_withheld(); at++) {
 		size_t n = strcspn(*at, "=");
 
-		if (strncmp(*at, ENV_PREFIX, strlen(ENV_PREFIX)) || !(*at)[n] ||
+		if (strncmp(*at, ENV_PREFIX, strlen(ENV_PREFIX)) || !(*at)[n] || !(*at)[n + 1] ||
 			env_known(*at, n) || env_of_others(*at, n))
 			continue;
 		printable_copy(name, sizeof(name), *at, n);

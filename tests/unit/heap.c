@@ -480,6 +480,32 @@ Test(heap, goes_on_after_a_refused_commit)
 	expect_clean();
 }
 
+Test(heap, its_limit_has_the_name_by_which_it_was_set)
+{
+	struct heap_range range = { 0 };
+	struct heap_config config = { .backend = &with_vmm,
+		.dev = 3,
+		.size = 64 * MIB,
+		.range = &range,
+		.knob = "attr.heap_size" };
+	struct heap heap;
+	uint64_t offset;
+
+	reset();
+	cr_assert_eq(heap_range_open(&with_vmm, 1, 64 * MIB, &range), 0);
+	cr_assert_eq(heap_open(&config, &heap), 0);
+	device.limit = 8 * MIB;
+	for (uint64_t size = 16 * MIB; size <= 256 * MIB; size *= 16) {
+		cr_expect_eq(heap_alloc(&heap, size, 64, &offset), -ENOMEM);
+		cr_expect(strstr(status_sentence(), "attr.heap_size"), "%s", status_sentence());
+		cr_expect_null(
+			strstr(status_sentence(), "SPMT_HEAP_SIZE"), "%s", status_sentence());
+	}
+	heap_close(&heap);
+	heap_range_close(&range);
+	expect_clean();
+}
+
 /* Open, ten blocks of which some need commits, close. */
 static int life(bool vmm)
 {

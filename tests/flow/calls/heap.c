@@ -221,7 +221,7 @@ static int all_of_it(spmt_comm *comm, void *arg)
 		REQUIRE(got <= 18 * MIB);
 	}
 	REQUIRE_CODE(code, -ENOMEM);
-	REQUIRE_SAYS("SPMT_HEAP_SIZE");
+	REQUIRE_SAYS("attr.heap_size");
 	REQUIRE(got * 10 >= 16 * MIB * 9);
 	REQUIRE_OK(spmt_free(comm, first));
 	while (!spmt_malloc(comm, 64 * KIB, &at))

@@ -157,6 +157,32 @@ Test(refused, heaps_of_devices_that_back_no_ranges, .init = older)
 	RANKS_OK(ranks_threads(3, works, &rest));
 }
 
+static void older_and_asked(void)
+{
+	older();
+	setenv("SPMT_HEAP_MODE", "vmm", 1);
+}
+
+static int no_ranges(int rank, void *arg)
+{
+	const struct world *w = arg;
+	spmt_comm *comm = NULL;
+
+	REQUIRE_CODE(begin(w, rank, &comm), SPMT_ERR_UNSUPPORTED);
+	REQUIRE(!comm);
+	REQUIRE_SAYS("spmt_init: ");
+	REQUIRE_SAYS(w->word);
+	return 0;
+}
+
+Test(refused, ranges_of_a_device_that_backs_none, .init = older_and_asked)
+{
+	static const int one[] = { 2 };
+	struct world w = world_of(1, one, "SPMT_HEAP_MODE");
+
+	RANKS_OK(ranks_threads(1, no_ranges, &w));
+}
+
 /* One device whose streams wait for no words is enough: all ranks take another row. */
 static void no_words(void)
 {

@@ -216,14 +216,14 @@ Test(env, unknown_variables_are_found_in_printing_characters)
 {
 	static char none[] = "SPMT_NOTHING", odd[] = "SPMT_LO\033[2JG=1", other[] = "XSPMT_LOG=1",
 		    known[] = "SPMT_LOG=none", part[] = "SPMT_LO=x=SPMT_LOG",
-		    more[] = "SPMT_LOGS=", tests[] = "SPMT_TEST_LONG=1", root[] = "SPMT_ROOT=/opt",
-		    python[] = "SPMT_LIBRARY=x", like_python[] = "SPMT_LIBRARYS=x",
-		    like_tests[] = "SPMT_TEST=1";
+		    more[] = "SPMT_LOGS=x", empty[] = "SPMT_LOGS=", tests[] = "SPMT_TEST_LONG=1",
+		    root[] = "SPMT_ROOT=/opt", python[] = "SPMT_LIBRARY=x",
+		    like_python[] = "SPMT_LIBRARYS=x", like_tests[] = "SPMT_TEST=1";
 	char *each[][2] = { { none, NULL }, { odd, NULL }, { other, NULL }, { known, NULL },
-		{ part, NULL }, { more, NULL }, { tests, NULL }, { python, NULL }, { root, NULL },
-		{ like_python, NULL }, { like_tests, NULL } };
+		{ part, NULL }, { more, NULL }, { empty, NULL }, { tests, NULL }, { python, NULL },
+		{ root, NULL }, { like_python, NULL }, { like_tests, NULL } };
 	static const char *const want[] = { NULL, "SPMT_LO?[2JG", NULL, NULL, "SPMT_LO",
-		"SPMT_LOGS", NULL, NULL, NULL, "SPMT_LIBRARYS", "SPMT_TEST" };
+		"SPMT_LOGS", NULL, NULL, NULL, NULL, "SPMT_LIBRARYS", "SPMT_TEST" };
 	char **saved = environ;
 
 	for (size_t i = 0; i < ARRAY_SIZE(each); i++) {

@@ -45,7 +45,7 @@ static void cause_inherit(struct cause *inherited, const struct cause *cause)
 	struct text text = { .used = 0 };
 
 	text_add(&text, "its world is broken: %.450s", cause->sentence);
-	cause_set(inherited, cause->code, NULL, text.bytes);
+	cause_follow(inherited, cause, text.bytes);
 }
 
 /* A thread that breaks a world does so here first, then in shared memory: a call that has learnt of the break does not return before the

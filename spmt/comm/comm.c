@@ -99,9 +99,9 @@ static int comm_refuse_broken(const spmt_comm *comm, const char *what)
 	comm_look(comm);
 	comm_cause(comm, &cause);
 	rc = comm_broken(comm, what);
-	/* A deliberate abort gives its code to all calls; any other code belongs to the call that
+	/* A deliberate abort gives its code to all calls; any other such code belongs to the call that
 	   failed. */
-	if (rc == SPMT_ERR_TIMEOUT || rc == SPMT_ERR_MISMATCH)
+	if ((rc == SPMT_ERR_TIMEOUT || rc == SPMT_ERR_MISMATCH) && !cause_is_abort(&cause))
 		return fail_call(SPMT_ERR_BROKEN, what, "rank %d: the %s is broken: %s", comm->rank,
 			comm->parent ? "comm" : "world", cause.sentence);
 	return rc;

@@ -212,6 +212,16 @@ static int report_difference(const spmt_comm *comm, const char *what)
 					: comm_spoiled(comm, what);
 }
 
+static bool one_finalizes(const spmt_comm *comm)
+{
+	const struct brought all = comm->meeting->brought(comm);
+
+	for (int i = 0; i < comm->nranks; i++)
+		if (brought_record(&all, i)->op == MEET_FINALIZE)
+			return true;
+	return false;
+}
+
 static int report_failure(const spmt_comm *comm, const char *what)
 {
 	char sentence[STATUS_SENTENCE];
@@ -358,6 +368,7 @@ static void count_wait(spmt_comm *comm, int64_t ns)
 int meet(spmt_comm *comm, const struct meet_record *mine)
 {
 	const struct meeting_ops *row = comm->meeting;
+	int rc;
 
 	if (UNLIKELY(mine->status))
 		row->attach(comm, status_sentence(),
@@ -373,6 +384,10 @@ int meet(spmt_comm *comm, const struct meet_record *mine)
 	case MEET_BROKEN:
 		return comm_spoiled(comm, meet_name(mine->op));
 	default:
-		return report_difference(comm, meet_name(mine->op));
+		rc = report_difference(comm, meet_name(mine->op));
+		/* it breaks what it leaves behind: the next call here knows, too */
+		if (one_finalizes(comm))
+			comm_break_last(comm, rc);
+		return rc;
 	}
 }

@@ -160,7 +160,7 @@ void keys_cause(uint64_t key, const struct cause *comms, struct cause *cause)
 	struct text text = { .used = 0 };
 
 	text_add(&text, "lane %llu: %.450s", (unsigned long long)key, comms->sentence);
-	cause_set(cause, comms->code, NULL, text.bytes);
+	cause_follow(cause, comms, text.bytes);
 }
 
 /* Who makes a row after this has claimed behind it, and finds the comm broken. */

@@ -171,6 +171,16 @@ void cause_set(struct cause *cause, int code, const char *call, const char *sent
 	memcpy(cause->sentence, sentence, n);
 }
 
+bool cause_is_abort(const struct cause *cause)
+{
+	return cause->call == call_id("spmt_abort");
+}
+
+void cause_follow(struct cause *follows, const struct cause *cause, const char *sentence)
+{
+	cause_set(follows, cause->code, cause_is_abort(cause) ? "spmt_abort" : NULL, sentence);
+}
+
 void cause_last(struct cause *cause, int code)
 {
 	cause_set(cause, code, NULL, last_failure.sentence);

@@ -46,12 +46,16 @@ uint32_t call_id(const char *name);
 /* Why something failed or broke, as it goes from thread to thread and from process to process. */
 struct cause {
 	int32_t code;
-	uint32_t
-		call; /* call_id() of the name that the sentence begins with; 0: it names no call */
+	/* call_id() of the name that the sentence begins with, or spmt_abort's where that broke what this one follows; 0: of no call */
+	uint32_t call;
 	char sentence[STATUS_SENTENCE];
 };
 /* `call` and all of `sentence` are copied; call NULL: it names none. Bytes behind the sentence are 0. */
 void cause_set(struct cause *cause, int code, const char *call, const char *sentence);
+/* Of what is broken because something else is, which the sentence says. */
+void cause_follow(struct cause *follows, const struct cause *cause, const char *sentence);
+/* Somebody has called spmt_abort: every call gets the code, not only those that are inside. */
+bool cause_is_abort(const struct cause *cause);
 /* The calling thread's last failure. */
 void cause_last(struct cause *cause, int code);
 /* Takes over what another thread or rank recorded; returns its code. */

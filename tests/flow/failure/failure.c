@@ -499,6 +499,7 @@ Test(failure, abort_wakes_everybody)
 	abort_with(0, SPMT_ERR_ABORTED);
 	abort_with(3, SPMT_ERR_ABORTED);
 	abort_with(SPMT_ERR_PEER_DEAD, SPMT_ERR_PEER_DEAD);
+	abort_with(SPMT_ERR_TIMEOUT, SPMT_ERR_TIMEOUT);
 }
 
 /* Beside a call of another thread on the same comm. */

@@ -23,6 +23,9 @@ struct uid {
 };
 _Static_assert(sizeof(struct uid) == sizeof(spmt_uid), "a uid fills its bytes");
 
+/* Ranks of a world. Far more than the devices of any machine, and the tables still fit in memory. */
+enum { RANKS_MOST = 1 << 15 };
+
 /* spmt_uid_create; a sentence begins with `what`. */
 int uid_create(const char *what, spmt_uid *uid);
 

@@ -11,9 +11,6 @@ struct control;
 struct uid;
 struct world;
 
-/* Far more than the devices of any machine, and the tables still fit in memory. */
-enum { RANKS_MOST = 1 << 15 };
-
 /*
  * This rank has come: once its process's first one has, other processes' ranks hear of the process's
  * death. Returns once it is clear whether all ranks are in this process.

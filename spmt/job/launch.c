@@ -3,13 +3,16 @@
  * One uid for ranks that were not given one. The ranks of a process that join the same world are
  * a party: the first to come finds the uid for all of them, from the user's bootstrap, or derives
  * it from what the job shares, by the launcher or by SPMT_UID. A rank that comes again begins the next world, or joins
- * those who have begun it.
+ * those who have begun it. All calls that a process makes for a world go through one party, failing ones too, since other
+ * processes count the world once.
  */
 #include "launch.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "launch_state.h"
 #include "named.h"
@@ -82,11 +85,6 @@ int attr_take(
 	return 0;
 }
 
-int launch_share(const struct job_info *launch, int nranks)
-{
-	return nranks > 0 && nranks % launch->processes == 0 ? nranks / launch->processes : 1;
-}
-
 int launch_ranks(const struct job_info *launch, struct spmt_attr *attr)
 {
 	int share, first;
@@ -105,7 +103,7 @@ int launch_ranks(const struct job_info *launch, struct spmt_attr *attr)
 		return fail_call(-EINVAL, "spmt_init",
 			"rank %d: attr.nranks %d is no multiple of the job's %d processes; other worlds need a uid",
 			attr->rank, attr->nranks, launch->processes);
-	share = launch_share(launch, attr->nranks);
+	share = attr->nranks / launch->processes;
 	first = launch->process * share;
 	if (attr->rank < first || attr->rank >= first + share)
 		return fail_call(-EINVAL, "spmt_init",
@@ -116,17 +114,27 @@ int launch_ranks(const struct job_info *launch, struct spmt_attr *attr)
 
 int launch_device(const struct job_info *launch, int rank, int nranks, int count)
 {
-	int share = launch_share(launch, nranks), position = rank - launch->process * share;
+	int share = nranks / launch->processes, position = rank - launch->process * share;
 
 	return count == share ? position : launch->local * share + position;
 }
 
 /* ---- parties ------------------------------------------------------------------------------- */
 
+/* A call that has come to a party. */
+struct joiner {
+	struct joiner *next;
+	int process, rank; /* rank -1: none that can be */
+	int share;	   /* ranks a process by its nranks; 0: that tells no number */
+	pid_t thread;
+};
+
 struct party {
 	struct party *next;
 	const void *key; /* the user's struct; NULL: the launcher */
-	int members, came, inside;
+	struct joiner *joined;
+	int members; /* the smallest share that a call has told; 0: none has yet */
+	int came, inside;
 	bool listed; /* somebody is still to come */
 	/* what the first has found for all */
 	bool found;
@@ -135,80 +143,151 @@ struct party {
 	uint64_t number; /* of the world in the launcher's job */
 	struct uid uid;
 	struct job_info launch;
-	unsigned char taken[]; /* by position */
 };
 
-static bool party_awaits(const struct party *p, const void *key, int position)
+static struct joiner joiner_of(const struct spmt_attr *attr, const struct job_info *launch)
 {
-	return p->key == key && (position < 0 || (position < p->members && !p->taken[position]));
+	struct joiner j = {
+		.process = launch->process, .rank = -1, .thread = (pid_t)syscall(SYS_gettid)
+	};
+	int nranks = attr->nranks;
+
+	if (nranks) {
+		j.rank = MAX_OF(attr->rank, -1);
+		if (nranks > 0 && nranks <= RANKS_MOST && nranks % launch->processes == 0)
+			j.share = nranks / launch->processes;
+	} else if (!attr->rank) {
+		j.rank = launch->process;
+		j.share = 1;
+	}
+	return j;
 }
 
-/* The oldest party that the rank at `position` has not joined; else the end of the list. */
-static struct party **party_find(struct launch_state *s, const void *key, int position)
+/* Its number among the ranks of its process, of which there are `members` where its own nranks does not tell; -1: it is none of
+   them. While nobody has told, all that is known is its number in the world. */
+static int joiner_place(const struct joiner *j, int members)
 {
-	struct party **at = &s->parties;
+	int64_t share = j->share ? j->share : members, place = j->rank - j->process * share;
 
-	while (*at && !party_awaits(*at, key, position))
-		at = &(*at)->next;
-	return at;
+	return place >= 0 && (!share || place < share) ? (int)place : -1;
 }
 
-static void party_unlist(struct party **at)
+/* A rank that is none of its process's comes in the stead of one that is, and is told so once the world is known. Of calls whose
+   arguments do not fit, those from one thread are one rank's as well. */
+static bool same_rank(const struct joiner *a, const struct joiner *b, int members)
+{
+	int of_a = joiner_place(a, members), of_b = joiner_place(b, members);
+	bool fit = a->share && b->share && of_a >= 0 && of_b >= 0;
+
+	return (of_a >= 0 && of_a == of_b) || (!fit && a->thread == b->thread);
+}
+
+static bool party_awaits(const struct party *p, const struct joiner *j)
+{
+	const struct joiner *other = p->joined;
+
+	if (p->members && joiner_place(j, p->members) >= p->members)
+		return false;
+	while (other && !same_rank(other, j, p->members))
+		other = other->next;
+	return !other;
+}
+
+static void party_free(struct party *p)
+{
+	while (p->joined) {
+		struct joiner *j = p->joined;
+
+		p->joined = j->next;
+		mem_free(j);
+	}
+	mem_free(p);
+}
+
+/* Takes it off the list if nobody is still to come. */
+static bool party_unlist_full(struct party **at)
 {
 	struct party *p = *at;
 
+	if (!p->members || p->came < p->members)
+		return false;
 	*at = p->next;
 	p->listed = false;
 	if (!p->inside)
-		mem_free(p);
+		party_free(p);
+	return true;
 }
 
 static void party_leave(struct party *p)
 {
 	p->inside--;
 	if (!p->inside && !p->listed)
-		mem_free(p);
+		party_free(p);
 }
 
-/* Of the rank at `position` among `members`, -1: none of theirs, which comes in somebody's stead. Its nth call is for the
-   nth world, also where another rank, whose call has failed, has begun the next before this one comes to the first. */
-static struct party *party_join(
-	struct launch_state *s, const void *key, int members, int position, bool *first)
+/* The oldest party that this rank has not joined; else the end of the list. This call tells the size of those of which it is
+   unknown. */
+static struct party **party_find(struct launch_state *s, const void *key, const struct joiner *j)
 {
-	struct party **at = party_find(s, key, position), *p = *at;
+	struct party **at = &s->parties;
+
+	while (*at) {
+		struct party *p = *at;
+
+		if (p->key == key && !p->members) {
+			p->members = j->share;
+			if (party_unlist_full(at))
+				continue;
+		}
+		if (p->key == key && party_awaits(p, j))
+			break;
+		at = &p->next;
+	}
+	return at;
+}
+
+/* A rank's nth call is for the nth world, also where another rank, whose call has failed, has begun the next before this one
+   comes to the first. Keeps j unless it gives NULL: out of memory. */
+static struct party *party_join(
+	struct launch_state *s, const void *key, struct joiner *j, bool *first)
+{
+	struct party **at = party_find(s, key, j), *p = *at;
 
 	*first = !p;
 	if (!p) {
-		p = mem_calloc(1, sizeof(*p) + (size_t)members);
+		p = mem_calloc(1, sizeof(*p));
 		if (!p)
 			return NULL;
 		p->key = key;
-		p->members = members;
+		p->members = j->share;
 		p->listed = true;
 		*at = p;
 	}
-	if (position >= 0)
-		p->taken[position] = 1;
+	if (j->share && j->share < p->members)
+		p->members = j->share; /* one has passed too many, and that many may never come */
+	j->next = p->joined;
+	p->joined = j;
 	p->inside++;
-	if (++p->came == p->members)
-		party_unlist(at);
+	p->came++;
+	party_unlist_full(at);
 	return p;
 }
 
 static struct party *party_of(struct launch_state *s, const struct spmt_attr *attr,
 	const struct job_info *launch, bool *first)
 {
-	int members = launch_share(launch, attr->nranks);
-	int home = launch->process * members, position = -1;
-	struct party *p;
+	struct joiner *j = mem_alloc(sizeof(*j));
+	struct party *p = NULL;
 
-	/* any other is an error, told once the world is known */
-	if (attr->rank >= home && attr->rank - home < members)
-		position = attr->rank - home;
-	p = party_join(s, attr->bootstrap, members, position, first);
-	if (!p)
+	if (j) {
+		*j = joiner_of(attr, launch);
+		p = party_join(s, attr->bootstrap, j, first);
+	}
+	if (!p) {
+		mem_free(j);
 		fail_call(-ENOMEM, "spmt_init", "rank %d: out of memory for the world's name",
 			attr->rank);
+	}
 	return p;
 }
 

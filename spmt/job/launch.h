@@ -31,7 +31,4 @@ int launch_ranks(const struct job_info *launch, struct spmt_attr *attr);
 /* The device for attr.device -1 on a process that sees `count`; may be beyond them. */
 int launch_device(const struct job_info *launch, int rank, int nranks, int count);
 
-/* Ranks a process. */
-int launch_share(const struct job_info *launch, int nranks);
-
 #endif

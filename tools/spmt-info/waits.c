@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "info.h"
-#include "spmt/comm/gather.h"
+#include "spmt/bootstrap/uid.h"
 #include "spmt/control/control.h"
 #include "src/base/names.h"
 #include "src/base/process.h"

@@ -485,3 +485,32 @@ Test(bootstrap_user, a_late_rank_is_in_the_world_of_its_call)
 	f.job.nranks = 4;
 	RANKS_OK(processes_run(&f.job.p, one_is_late, &f));
 }
+
+/* Rank 0 fails by what it passes, and rank 1 with it: theirs is one call of all_gather, as the other process's. */
+static int one_fits_no_job(int rank, void *arg)
+{
+	struct framework *f = arg;
+	struct spmt_attr attr = framework_attr(f, rank), odd = attr;
+	int64_t end = now_ns() + LONG_MS * (int64_t)1000000;
+	spmt_comm *comm;
+
+	if (rank == 0)
+		odd.nranks = 5;
+	while (rank == 1 && !atomic_load(&f->g->calls[0]) && now_ns() < end)
+		sleep_ms(1);
+	REQUIRE_CODE(spmt_init(&odd, &comm), SPMT_ERR_MISMATCH);
+	REQUIRE_SAYS("attr.nranks differs");
+	return worlds_in_a_row(&attr, rank, 2);
+}
+
+Test(bootstrap_user, a_rank_that_fits_no_job)
+{
+	struct framework f;
+
+	framework_make(&f, "0,1|2,3", 2);
+	f.job.nranks = 4;
+	f.job.timeout_ms = LONG_MS / 4;
+	RANKS_OK(processes_run(&f.job.p, one_fits_no_job, &f));
+	for (int p = 0; p < 2; p++)
+		cr_expect_eq(atomic_load(&f.g->calls[p]), 3);
+}

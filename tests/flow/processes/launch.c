@@ -350,54 +350,107 @@ Test(launch, a_misfit_is_heard_of)
 	RANKS_OK(processes_run(&job.p, one_misfit, &job));
 }
 
-/* Until all four have come, or one has failed. */
-static void all_four(struct job *job, int turn)
+/* Until all n have come, or one has failed. */
+static void all_of(int n, struct job *job, int turn)
 {
 	int64_t end = now_ns() + LONG_MS / 4 * (int64_t)1000000;
 
 	atomic_fetch_add(&job->shared[turn], 1);
-	while (atomic_load(&job->shared[turn]) < 4 && now_ns() < end)
+	while (atomic_load(&job->shared[turn]) < n && now_ns() < end)
 		sleep_ms(1);
 }
 
-static int one_rank_of_two(int rank, void *arg)
+enum { OWN = 99 };
+
+static const struct odd_call {
+	int rank, nranks;  /* OWN: what is right */
+	unsigned turns[4]; /* bit r: rank r passes it */
+	const char *word;
+} odd_calls[] = { { 9, OWN, { 1, 2, 4, 8 }, "has the ranks" },
+	{ -1, OWN, { 1, 2, 4, 8 }, "has the ranks" }, { OWN, 5, { 1, 2, 4, 8 }, "multiple" },
+	{ OWN, -1, { 1, 2, 4, 8 }, "nranks -1" }, { OWN, 40000, { 1, 2, 4, 8 }, "40000" },
+	{ 1, 0, { 1, 2, 4, 8 }, "nranks 0" }, { OWN, 5, { 3, 12, 7, 15 }, "multiple" },
+	{ OWN, 40000, { 3, 12, 7, 15 }, "40000" } };
+
+static int some_are_odd(int rank, void *arg)
 {
 	struct job *job = arg;
+	const struct odd_call *call = &odd_calls[job->arg];
 	struct spmt_attr attr = job_attr(job, rank), odd;
 	spmt_comm *comm;
 
 	launched_as(job, rank);
 	TRY(world_once(&attr));
 	for (int i = 0; i < 4; i++) {
+		int code;
+		bool mine = call->turns[i] >> rank & 1;
+
 		odd = attr;
-		if (rank == i)
-			odd.rank = job->arg;
-		all_four(job, 2 * i);
+		if (mine && call->rank != OWN)
+			odd.rank = call->rank;
+		if (mine && call->nranks != OWN)
+			odd.nranks = call->nranks;
+		all_of(4, job, 2 * i);
 		sleep_ms(rank == i ? 5 * (i % 3)
 				   : 5); /* before the other of its process, or after */
-		REQUIRE_CODE(spmt_init(&odd, &comm), -EINVAL);
-		if (rank == i)
-			REQUIRE_SAYS("has the ranks");
-		all_four(job, 2 * i + 1);
+		code = spmt_init(&odd, &comm);
+		/* where numbers of ranks differ, that may be heard of first */
+		if (mine || call->nranks == OWN)
+			REQUIRE_EQ(code, -EINVAL);
+		else
+			REQUIRE(code < 0);
+		if (mine)
+			REQUIRE_SAYS(call->word);
+		all_of(4, job, 2 * i + 1);
 		TRY(world_once(&attr));
 	}
 	return 0;
 }
 
-/* Its process has been to the world all the same: the next is the same one for all. */
-Test(launch, a_rank_of_another_process)
+/* Their process has been to the world all the same: the next is the same one for all. */
+Test(launch, ranks_that_fit_no_job, .timeout = 120)
 {
-	static const int ranks[] = { 9, -1 };
-
-	for (int i = 0; i < 2; i++) {
+	for (size_t i = 0; i < sizeof(odd_calls) / sizeof(odd_calls[0]); i++) {
 		struct job job;
 
 		job_make(&job, "0,1|2,3", 2);
 		job.nranks = 4;
-		job.arg = ranks[i];
+		job.arg = (int)i;
 		job.timeout_ms = 2 * LAUNCH_SHORT_MS;
-		RANKS_OK(processes_run(&job.p, one_rank_of_two, &job));
+		cr_assert_eq(processes_run(&job.p, some_are_odd, &job), 0, "call %zu: %s", i,
+			ranks_message());
 	}
+}
+
+/* Rank 0 takes the world of four for the one of eight that comes after it. */
+static int one_passes_more(int rank, void *arg)
+{
+	struct job *job = arg;
+	struct spmt_attr attr = job_attr(job, rank), less = attr;
+	int position = rank % 4, process = launched_as(job, rank);
+	spmt_comm *comm;
+
+	if (position < 2) {
+		less.rank = 2 * process + position;
+		less.nranks = rank ? 4 : 8;
+		all_of(4, job, 0);
+		sleep_ms(rank == 1 ? 20 : 0); /* rank 0 is to be the first */
+		REQUIRE(spmt_init(&less, &comm) < 0);
+	}
+	all_of(8, job, 1);
+	return world_once(&attr);
+}
+
+/* The others of its process in the world of eight were to complete the one that failed. */
+Test(launch, a_rank_that_passes_more)
+{
+	struct job job;
+
+	NEEDS_LAYOUT("0,1,2,3|4,5,6,7");
+	job_make(&job, "0,1,2,3|4,5,6,7", 2);
+	job.nranks = 8;
+	job.timeout_ms = 4 * LAUNCH_SHORT_MS;
+	RANKS_OK(processes_run(&job.p, one_passes_more, &job));
 }
 
 /* ---- the end of a process ---------------------------------------------------------------------------------------- */

@@ -959,7 +959,7 @@ SPMT_API int spmt_plan_get(
  */
 SPMT_API int spmt_plan_check(const spmt_plan *plan);
 /* Makes a plan from text: the JSON execution plans of MSCCL++ 0.8 and 0.9. -EINVAL, with line and cause, for other text, and for
-   features that plans here lack. The plan is not checked yet. */
+   features that plans here lack; or for a text of more than 134217728 values. The plan is not checked yet. */
 SPMT_API int spmt_plan_read(const char *text, size_t size, spmt_plan **plan);
 /* Writes a plan to text[room], ended by a zero byte, and how many bytes that takes with it to *need. -ERANGE: room is less than that; *need
    is set, text is not touched. */

@@ -8,7 +8,6 @@
 #include "src/base/status.h"
 
 #define JSON_DEPTH 32
-#define JSON_NODES (1u << 24)
 #define JSON_MEMBERS 256 /* of an object: each name is looked for among those before */
 
 struct json_reader {
@@ -36,26 +35,14 @@ static char json_peek(const struct json_reader *r)
 	return r->at < r->end ? *r->at : '\0';
 }
 
-static int json_node(struct json_reader *r, enum json_kind kind, uint32_t *index)
+/* There is room: a value is the first, or behind a bracket or comma of its own, which json_room has counted. */
+static struct json_node *json_node(struct json_reader *r, enum json_kind kind, uint32_t *index)
 {
 	struct json *j = r->json;
 
-	if (j->n == j->room) {
-		uint32_t room = j->room ? 2 * j->room : 64;
-		struct json_node *more =
-			room <= JSON_NODES ? mem_calloc(room, sizeof(*more)) : NULL;
-
-		if (!more)
-			return fail_call(-ENOMEM, r->what, "line %u: no memory for more", r->line);
-		if (j->n)
-			memcpy(more, j->nodes, j->n * sizeof(*more));
-		mem_free(j->nodes);
-		j->nodes = more;
-		j->room = room;
-	}
-	j->nodes[j->n] = (struct json_node){ .kind = kind, .line = r->line };
 	*index = j->n++;
-	return 0;
+	j->nodes[*index] = (struct json_node){ .kind = kind, .line = r->line };
+	return &j->nodes[*index];
 }
 
 /* ---- strings and numbers ------------------------------------------------------------------------ */
@@ -138,17 +125,37 @@ static int json_escape(struct json_reader *r, char **out)
 	return 0;
 }
 
-/* A byte as it stands there. Neither DEL nor U+0080 to U+009F, which have two bytes, are shown. */
+/* The character that begins there with a byte above 0x7f, of *n bytes (RFC 3629, 4); 0: none does. */
+static uint32_t json_character(const char *at, const char *end, int *n)
+{
+	static const uint32_t least[] = { [2] = 0x80, [3] = 0x800, [4] = 0x10000 };
+	unsigned char c = (unsigned char)*at;
+	uint32_t x;
+
+	*n = c < 0xe0 ? 2 : c < 0xf0 ? 3 : 4;
+	if (c < 0xc0 || c >= 0xf8 || end - at < *n)
+		return 0;
+	x = c & 0x7fu >> *n;
+	for (int i = 1; i < *n; i++) {
+		if (((unsigned char)at[i] & 0xc0) != 0x80)
+			return 0;
+		x = x << 6 | ((unsigned char)at[i] & 0x3fu);
+	}
+	return x < least[*n] || x >> 11 == 0xd800 >> 11 || x > 0x10ffff ? 0 : x;
+}
+
+/* A character as it stands there. No control is shown, nor a byte that begins none. */
 static void json_raw(struct json_reader *r, char **out)
 {
-	unsigned char c = (unsigned char)r->at[-1];
+	const char *at = r->at - 1;
+	uint32_t x = (unsigned char)*at;
+	int n = 1;
 
-	if (c == 0xc2 && r->at < r->end && (unsigned char)*r->at >= 0x80 &&
-		(unsigned char)*r->at < 0xa0) {
-		r->at++;
-		c = '?';
-	}
-	*(*out)++ = c == 0x7f ? '?' : (char)c;
+	if (x >= 0x80)
+		x = json_character(at, r->end, &n);
+	if (x)
+		r->at = at + n;
+	json_put(out, x);
 }
 
 static int json_string(struct json_reader *r, const char **text)
@@ -229,12 +236,9 @@ static int json_word(struct json_reader *r, uint32_t *index)
 		size_t n = strlen(words[i].word);
 
 		if ((size_t)(r->end - r->at) >= n && !memcmp(r->at, words[i].word, n)) {
-			int rc = json_node(r, words[i].kind, index);
-
+			json_node(r, words[i].kind, index)->number = words[i].number;
 			r->at += n;
-			if (!rc)
-				r->json->nodes[*index].number = words[i].number;
-			return rc;
+			return 0;
 		}
 	}
 	return json_wrong(r, "a value is expected");
@@ -254,6 +258,15 @@ static int json_key(struct json_reader *r, const char **key)
 	return rc;
 }
 
+int json_quoted(const char *text)
+{
+	int n = (int)strnlen(text, 32);
+
+	while (((unsigned char)text[n] & 0xc0) == 0x80)
+		n--;
+	return n;
+}
+
 /* Readers differ in which of two they take. */
 static int json_name_new(struct json_reader *r, const struct json_node *object, const char *key)
 {
@@ -263,8 +276,8 @@ static int json_name_new(struct json_reader *r, const struct json_node *object, 
 		return json_wrong(r, "an object has more than 256 members");
 	for (const struct json_node *m = json_first(j, object); m; m = json_next(j, m))
 		if (!strcmp(m->key, key))
-			return fail_call(
-				-EINVAL, r->what, "line %u: %.32s is there twice", r->line, key);
+			return fail_call(-EINVAL, r->what, "line %u: %.*s is there twice", r->line,
+				json_quoted(key), key);
 	return 0;
 }
 
@@ -306,32 +319,36 @@ static int json_items(struct json_reader *r, uint32_t of, char close)
 static int json_value(struct json_reader *r, uint32_t *index)
 {
 	char c = json_peek(r);
-	const char *text;
 	int rc;
 
 	if (c == '{' || c == '[') {
-		rc = json_node(r, c == '{' ? JSON_OBJECT : JSON_ARRAY, index);
-		if (!rc && ++r->depth > JSON_DEPTH)
-			rc = json_wrong(r, "brackets are nested too deep");
+		if (++r->depth > JSON_DEPTH)
+			return json_wrong(r, "brackets are nested too deep");
+		json_node(r, c == '{' ? JSON_OBJECT : JSON_ARRAY, index);
 		r->at++;
-		if (!rc)
-			rc = json_items(r, *index, c == '{' ? '}' : ']');
+		rc = json_items(r, *index, c == '{' ? '}' : ']');
 		r->depth--;
 		return rc;
 	}
-	if (c == '"') {
-		rc = json_node(r, JSON_STRING, index);
-		if (!rc)
-			rc = json_string(r, &text);
-		if (!rc)
-			r->json->nodes[*index].text = text;
-		return rc;
-	}
-	if (c == '-' || (c >= '0' && c <= '9')) {
-		rc = json_node(r, JSON_NUMBER, index);
-		return rc ? rc : json_number(r, &r->json->nodes[*index]);
-	}
+	if (c == '"')
+		return json_string(r, &json_node(r, JSON_STRING, index)->text);
+	if (c == '-' || (c >= '0' && c <= '9'))
+		return json_number(r, json_node(r, JSON_NUMBER, index));
 	return json_word(r, index);
+}
+
+/* Nodes for all values that the text may have: at once, as a copy of them would take as much again. */
+static int json_room(struct json_reader *r)
+{
+	size_t n = 1;
+
+	for (const char *p = r->at; p < r->end; p++)
+		n += *p == ',' || *p == '[' || *p == '{';
+	if (n > JSON_VALUES)
+		return fail_call(-EINVAL, r->what, "the text has more than %u values", JSON_VALUES);
+	r->json->nodes = mem_calloc(1 + n, sizeof(*r->json->nodes));
+	r->json->n = 1;
+	return r->json->nodes ? 0 : fail_call(-ENOMEM, r->what, "no memory for %zu values", n);
 }
 
 int json_open(struct json *json, const char *what, const char *text, size_t size)
@@ -346,7 +363,7 @@ int json_open(struct json *json, const char *what, const char *text, size_t size
 		return fail_call(-ENOMEM, what, "no memory for %zu bytes of text", size);
 	r.strings = json->strings;
 	r.end = text + size;
-	rc = json_node(&r, JSON_NULL, &index);
+	rc = json_room(&r);
 	if (size >= 3 && !memcmp(text, "\xef\xbb\xbf", 3)) /* as some editors begin UTF-8 */
 		r.at += 3;
 	json_blanks(&r);

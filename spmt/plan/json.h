@@ -20,11 +20,13 @@ struct json_node {
 
 struct json {
 	struct json_node *nodes; /* [0] is not used, [1] is the root */
-	uint32_t n, room;
+	uint32_t n;
 	char *strings;
 };
 
-/* -EINVAL and a sentence with `what` and the line; -ENOMEM. json_close takes one that failed. */
+/* Of a text; more than the longest plan has, unless its operations have many chunks. A node is 48 bytes. */
+#define JSON_VALUES (1u << 27)
+/* -EINVAL and a sentence with `what` and, but for what has too many values, the line; -ENOMEM. json_close takes one that failed. */
 int json_open(struct json *json, const char *what, const char *text, size_t size);
 void json_close(struct json *json);
 
@@ -38,6 +40,8 @@ static inline const struct json_node *json_next(const struct json *j, const stru
 	return n->next ? &j->nodes[n->next] : NULL;
 }
 
+/* How many bytes of a string a sentence quotes, by "%.*s": 32 at most, and whole characters. */
+int json_quoted(const char *text);
 /* NULL: it is no object, or has no such member; of one that stands twice the first. */
 const struct json_node *json_member(
 	const struct json *j, const struct json_node *object, const char *key);

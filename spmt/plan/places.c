@@ -194,7 +194,8 @@ int read_block_channel(const struct plan_reader *r, const struct json_node *op, 
 
 	*number = 0;
 	if (!id)
-		return read_wrong(op, "the block has no such %s channel", type);
+		return read_wrong(
+			op, "the block has no such %.*s channel", json_quoted(type), type);
 	return read_element(id, "channel_ids", nth - l->from, UINT32_MAX, number);
 }
 
@@ -209,9 +210,9 @@ static int read_no_channel(
 
 	for (uint64_t i = 0; i <= last && !rc && (n = read_lists_item(&r->peers, type, i, &l)); i++)
 		rc = read_element(n, "connected_to", i - l->from, most, &peer);
-	return rc
-		? rc
-		: read_wrong(op, "the GPU has no %s channel %llu", type, (unsigned long long)last);
+	return rc ? rc
+		  : read_wrong(op, "the GPU has no %.*s channel %llu", json_quoted(type), type,
+			    (unsigned long long)last);
 }
 
 int read_gpu_channel(const struct plan_reader *r, const struct json_node *op, const char *type,

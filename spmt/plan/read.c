@@ -258,8 +258,8 @@ static int read_op(const struct plan_reader *r, const struct json_node *op, bool
 	while (i < ARRAY_SIZE(read_ops) && strcmp(read_ops[i].name, name))
 		i++;
 	if (i == ARRAY_SIZE(read_ops) || (in_pipeline && read_ops[i].how == READ_PIPELINE))
-		return read_wrong(
-			op, "an operation %.32s is none of those that plans have here", name);
+		return read_wrong(op, "an operation %.*s is none of those that plans have here",
+			json_quoted(name), name);
 	switch (read_ops[i].how) {
 	case READ_PAIRS:
 		/* through a port the packets are there already, and are sent as they are */

@@ -366,79 +366,6 @@ Test(plan_json, a_name_that_stands_twice)
 		spmt_last_error());
 }
 
-/* Written by escapes and not. Controls, of which none is shown, are the only ones that look alike. */
-Test(plan_json, names_of_any_letters)
-{
-	static const char *const pairs[][2] = { { "\\u00e9", "\xc3\xa9" }, { "\\u009b", "?" },
-		{ "\\u00a0", "\xc2\xa0" }, { "\\u07ff", "\xdf\xbf" }, { "\\u0800", "\xe0\xa0\x80" },
-		{ "\\u20ac", "\xe2\x82\xac" }, { "\\uffff", "\xef\xbf\xbf" },
-		{ "\\uD83D\\uDE00", "\xf0\x9f\x98\x80" }, { "\\udbff\\udfff", "\xf4\x8f\xbf\xbf" },
-		{ "\\u0041", "A" } };
-	char text[64], word[64];
-
-	for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++)
-		for (size_t k = 0; k < sizeof(pairs) / sizeof(pairs[0]); k++) {
-			struct json json;
-			int n = snprintf(text, sizeof(text), "{\"%s\": 1, \"%s\": 2}", pairs[i][0],
-				pairs[k][1]);
-
-			snprintf(word, sizeof(word), "%s is there twice", pairs[i][1]);
-			cr_assert_eq(json_open(&json, "a test", text, (size_t)n),
-				i == k ? -EINVAL : 0, "%s", text);
-			if (i == k)
-				cr_assert(strstr(spmt_last_error(), word), "%s", spmt_last_error());
-			json_close(&json);
-		}
-}
-
-/* A plan's own is ASCII, whichever way it is written. */
-Test(plan_json, names_of_plans)
-{
-	static const char *const names[] = { "\\u00e9", "\xc3\xa9", "e" };
-
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		spmt_plan *plan = NULL;
-		char text[256];
-		int n = snprintf(text, sizeof(text),
-			"{\"name\": \"%s\", \"collective\": \"x\", \"protocol\": \"LL\", \"gpus\": [{\"id\": 0, \"input_chunks\": 1,"
-			" \"output_chunks\": 1, \"scratch_chunks\": 0, \"threadblocks\": []}]}",
-			names[i]);
-
-		cr_assert_eq(spmt_plan_read(text, (size_t)n, &plan), i < 2 ? -EINVAL : 0, "%s",
-			spmt_last_error());
-		if (i < 2)
-			cr_assert(strstr(spmt_last_error(), "ASCII"), "%s", spmt_last_error());
-		else
-			spmt_plan_destroy(plan);
-	}
-}
-
-/* Editors begin a file so. */
-Test(plan_json, a_mark_of_utf8)
-{
-	spmt_plan *plan = NULL;
-
-	cr_assert_eq(spmt_plan_read("\xef\xbb\xbf{\"name\": 3}", 14, &plan), -EINVAL);
-	cr_assert(strstr(spmt_last_error(), "line 1: name is no string"), "%s", spmt_last_error());
-}
-
-/* What is quoted in a sentence reaches terminals. */
-Test(plan_json, no_control_is_quoted)
-{
-	spmt_plan *plan = NULL;
-
-	static const char *const names[][2] = { { "x\\u001b[31m\\b", "x?[31m? is" },
-		{ "x\\u007f\\u009b", "x?? is" }, { "x\x7f\xc2\x80\xc2\x9b\xc2\x9f", "x???? is" },
-		{ "x\xc2\xa0\xc3\x9b", "x\xc2\xa0\xc3\x9b is" } };
-	char op[64];
-
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		snprintf(op, sizeof(op), "{\"name\": \"%s\"}", names[i][0]);
-		cr_assert_eq(read_plan("", "", op, "", &plan), -EINVAL);
-		cr_assert(strstr(spmt_last_error(), names[i][1]), "%s", spmt_last_error());
-	}
-}
-
 /* No address is made of it, which UndefinedBehaviorSanitizer would see. */
 Test(plan_json, a_size_that_wraps)
 {
@@ -446,6 +373,24 @@ Test(plan_json, a_size_that_wraps)
 
 	cr_assert_eq(spmt_plan_read("{}", SIZE_MAX, &plan), -ENOMEM);
 	cr_assert(strstr(spmt_last_error(), "no memory for"), "%s", spmt_last_error());
+}
+
+/* Each has its place, whatever it is and where it stands. */
+Test(plan_json, as_many_values_as_there_are)
+{
+	static const struct {
+		const char *text;
+		uint32_t n;
+	} texts[] = { { "0", 1 }, { " {}", 1 }, { "[[],[[]],{\"a,[\": 1}]", 6 },
+		{ "[true,null,\"[,{\",-1.5e3]", 5 }, { "{\"a\":{\"b\":[1,2]},\"c\":0}", 6 } };
+
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+		struct json json;
+
+		cr_assert_eq(json_open(&json, "a test", texts[i].text, strlen(texts[i].text)), 0);
+		cr_expect_eq(json.n, 1 + texts[i].n, "%s: %u", texts[i].text, json.n);
+		json_close(&json);
+	}
 }
 
 /* The checker refuses it, which one count in the text would hide. */

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "spmt/plan/json.h"
+#include "spmt/plan/plan.h"
 #include "src/base/base.h"
 #include "src/base/fault.h"
 #include "two_ranks.h"
@@ -168,6 +170,21 @@ Test(plan_long, what_no_operation_names_is_not_looked_at)
 			spmt_plan_destroy(plan);
 		free(w.text);
 	}
+}
+
+/* It is told before there is memory for them. */
+Test(plan_long, more_values_than_a_plan_has)
+{
+	spmt_plan *plan = NULL;
+	char *text = malloc(JSON_VALUES);
+
+	cr_assert_not_null(text);
+	memset(text, ',', JSON_VALUES);
+	text[0] = '[';
+	cr_assert_eq(spmt_plan_read(text, JSON_VALUES, &plan), -EINVAL);
+	cr_assert(strstr(spmt_last_error(), "the text has more than 134217728 values"), "%s",
+		spmt_last_error());
+	free(text);
 }
 
 /* ---- checking --------------------------------------------------------------------------------- */

@@ -11,6 +11,7 @@
 
 #include "check.h"
 #include "src/base/mem.h"
+#include "src/base/process.h"
 #include "src/base/status.h"
 
 /* Operations times blocks: the clocks' words. */
@@ -24,14 +25,37 @@ int check_no_memory(const struct check *c)
 		-ENOMEM, PLAN_CHECK, "plan %s: no memory to look at it", c->walk.plan->name);
 }
 
+/* ---- who waits for it ------------------------------------------------------------------------- */
+
+int plan_goes_on(const struct spmt_plan *plan, const struct plan_limit *limit)
+{
+	if (!limit)
+		return 0;
+	if (__atomic_load_n(limit->stop, __ATOMIC_RELAXED))
+		return fail(-ECANCELED, "the world is broken");
+	if (process_now() < limit->until)
+		return 0;
+	return fail(SPMT_ERR_TIMEOUT,
+		"plan %s: to check it, and to try it at all sizes, takes more time than the others wait: a higher SPMT_TIMEOUT_MS may be enough",
+		plan->name);
+}
+
+bool check_asks(struct check *c)
+{
+	c->work = 0;
+	if (!c->stopped)
+		c->stopped = plan_goes_on(c->walk.plan, c->limit);
+	return !c->stopped;
+}
+
 /* ---- opening ---------------------------------------------------------------------------------- */
 
-static int check_open(struct check *c, const struct spmt_plan *plan)
+static int check_open(struct check *c, const struct spmt_plan *plan, const struct plan_limit *limit)
 {
 	size_t n = (size_t)plan->attr.nranks, threads;
 	int rc;
 
-	*c = (struct check){ .nsteps = 0 };
+	*c = (struct check){ .limit = limit };
 	rc = walk_open(&c->walk, plan, PLAN_CHECK);
 	if (rc)
 		return rc;
@@ -181,7 +205,7 @@ static int check_begins(const struct check *c, int rank, const struct spmt_plan_
 	return 0;
 }
 
-static int check_named(const struct check *c)
+static int check_named(struct check *c)
 {
 	int rc = 0, begins[SPMT_PLAN_SEMAPHORES];     /* -1: not named yet */
 	bool barriers[SPMT_PLAN_INDICES] = { false }; /* looked at */
@@ -203,6 +227,8 @@ static int check_named(const struct check *c)
 				continue;
 			barriers[op->index] = true;
 			rc = check_barrier(c, at->rank, op->index);
+			if (!rc && !check_goes_on(c, c->walk.plan->ops))
+				rc = c->stopped;
 		}
 	}
 	return rc;
@@ -248,6 +274,15 @@ static void barrier_join(struct check *c, int rank, int index)
 	l->n = 0;
 }
 
+/* How many there are to look at, for one who writes packets. One operation may take those of all, many times. */
+static uint64_t writer_words(struct check *c)
+{
+	uint64_t words = (uint64_t)(uint32_t)c->walk.nthreads;
+
+	c->work += words;
+	return words;
+}
+
 /* What the writer of packets had read before it is over; what it makes them of is, too, if it is `through` with it. */
 static void writer_join(const struct check *c, uint32_t *over, size_t by, bool through)
 {
@@ -265,12 +300,12 @@ static void packets_least(
 {
 	bool any = false;
 
-	for (size_t k = 0; k < p->n && c->joins < CHECK_JOINS; k++) {
+	for (size_t k = 0; k < p->n && c->joins < CHECK_JOINS && check_goes_on(c, 1); k++) {
 		const struct check_step *s = &c->steps[p->ranges[k].by];
 
 		if (!walk_feeds(&p->ranges[k], r))
 			continue;
-		c->joins += (uint64_t)(uint32_t)c->walk.nthreads;
+		c->joins += writer_words(c);
 		for (int i = 0; i < c->walk.nthreads; i++) {
 			uint32_t had = check_had_read(s, i);
 
@@ -296,7 +331,7 @@ static void packets_before(struct check *c, int thread, const struct spmt_plan_o
 }
 
 /* When it has all that it takes; of some operations these are all packets. */
-static void packets_behind(const struct check *c, int thread, const struct spmt_plan_op *op)
+static void packets_behind(struct check *c, int thread, const struct spmt_plan_op *op)
 {
 	const struct walk_packets *p = &c->walk.packets[c->walk.threads[thread].rank];
 	uint32_t *over = clock_of(c, c->now_over, (size_t)thread);
@@ -306,10 +341,12 @@ static void packets_behind(const struct check *c, int thread, const struct spmt_
 
 		if (plan_src_place(op, i) != PLAN_PACKETS)
 			continue;
-		for (size_t k = 0; k < p->n; k++)
-			if (walk_orders(&p->ranges[k], &r, c->given))
-				writer_join(c, over, p->ranges[k].by,
-					walk_takes_all(&p->ranges[k], &r));
+		for (size_t k = 0; k < p->n && check_goes_on(c, 1); k++) {
+			if (!walk_orders(&p->ranges[k], &r, c->given))
+				continue;
+			(void)writer_words(c);
+			writer_join(c, over, p->ranges[k].by, walk_takes_all(&p->ranges[k], &r));
+		}
 	}
 }
 
@@ -382,7 +419,7 @@ static bool op_touches(struct check *c, size_t step, const struct spmt_plan_op *
 	return noted;
 }
 
-/* The thread's next operation, which is ready. */
+/* The thread's next operation, which is ready. What the limit cuts short is no verdict: it is asked again in the end. */
 static int check_step(struct check *c, int thread)
 {
 	struct walk_thread *t = &c->walk.threads[thread];
@@ -413,6 +450,8 @@ static int check_step(struct check *c, int thread)
 		return fail_call(-E2BIG, PLAN_CHECK,
 			"plan %s: its packets are taken in too many parts to look at",
 			c->walk.plan->name);
+	if (!check_goes_on(c, n))
+		return c->stopped;
 	return well ? 0 : check_no_memory(c);
 }
 
@@ -502,14 +541,14 @@ static int check_left(const struct check *c)
 	return 0;
 }
 
-int spmt_plan_check(const spmt_plan *plan)
+int plan_check(const struct spmt_plan *plan, const struct plan_limit *limit)
 {
 	struct check c;
-	int rc;
+	int rc = plan_goes_on(plan, limit);
 
-	if (!plan)
-		return fail_call(-EINVAL, PLAN_CHECK, "plan is NULL");
-	rc = check_open(&c, plan);
+	if (rc)
+		return rc;
+	rc = check_open(&c, plan, limit);
 	if (!rc)
 		rc = check_named(&c);
 	if (!rc)
@@ -522,4 +561,9 @@ int spmt_plan_check(const spmt_plan *plan)
 		rc = check_races(&c);
 	check_close(&c);
 	return rc;
+}
+
+int spmt_plan_check(const spmt_plan *plan)
+{
+	return plan ? plan_check(plan, NULL) : fail_call(-EINVAL, PLAN_CHECK, "plan is NULL");
 }

@@ -7,6 +7,7 @@
 
 #define PLAN_CHECK "spmt_plan_check"
 #define CHECK_LOOKS (1ull << 28) /* at packets that are sent on */
+#define CHECK_WORK (1u << 16)	 /* a millisecond or so: then the limit is asked */
 
 /* One operation that was done. */
 struct check_step {
@@ -54,6 +55,9 @@ struct check {
 		size_t n, room;
 	} places;
 	bool no_memory; /* for these: what was found out is none */
+	const struct plan_limit *limit;
+	uint64_t work;	/* since it was asked */
+	int stopped;	/* what it said */
 	uint64_t joins; /* of what their writers had read */
 	/* By count of the walk, in one list: the step of each signal or release, in order. */
 	struct check_list {
@@ -75,13 +79,28 @@ static inline bool check_before(
 	return (over ? y->over : y->clock)[x->thread] >= x->clock[x->thread];
 }
 
+/* Asks the limit. */
+bool check_asks(struct check *c);
+/* After so much work, words of clocks or comparisons: false: the limit ends the check, as c->stopped says. */
+static inline bool check_goes_on(struct check *c, uint64_t work)
+{
+	c->work += work;
+	return c->work < CHECK_WORK ? !c->stopped : check_asks(c);
+}
+
+/* Packets are not followed further, and what is found out from here on is no verdict. */
+static inline bool check_ended(const struct check *c)
+{
+	return c->stopped || c->no_memory || c->looked >= CHECK_LOOKS;
+}
+
 /* -ENOMEM and its sentence. */
 int check_no_memory(const struct check *c);
 /* Some threads cannot go on (stuck.c). */
-int check_stuck(const struct check *c);
+int check_stuck(struct check *c);
 /* The same way again, for chunks of a size of this case: the clocks of the steps, which are the same ones. */
 int check_again(struct check *c, const struct walk_case *given);
-/* a only reads, and b stores: do packets say that a has read by then (sent.c)? Not to be asked further with CHECK_LOOKS or no_memory. */
+/* a only reads, and b stores: do packets say that a has read by then (sent.c)? Not to be asked again once the check has ended. */
 bool check_packets_before(
 	struct check *c, const struct check_touch *a, const struct check_touch *b);
 /* Two touches that nothing orders (races.c). */

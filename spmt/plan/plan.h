@@ -82,6 +82,16 @@ uint32_t plan_chunks(const struct spmt_plan *plan, enum spmt_plan_buffer buffer)
 struct spmt_plan_chunk plan_merged_in_place(
 	const struct spmt_plan *plan, struct spmt_plan_chunk chunk);
 struct spmt_plan_chunk plan_merged(const struct spmt_plan *plan, struct spmt_plan_chunk chunk);
+/* Who waits for a verdict: as long as the stop word is 0, and until then, as of process_now(). NULL: nobody does. */
+struct plan_limit {
+	const uint32_t *stop;
+	int64_t until;
+};
+/* 0; -ECANCELED, SPMT_ERR_TIMEOUT, with a sentence. */
+int plan_goes_on(const struct spmt_plan *plan, const struct plan_limit *limit);
+/* spmt_plan_check, which the limit may end, without a verdict. */
+int plan_check(const struct spmt_plan *plan, const struct plan_limit *limit);
+
 /* Whether some operation has packets. */
 bool plan_has_packets(const struct spmt_plan *plan);
 /* "rank 0 block 1 op 2 (put i0 to rank 1 o0)"; text of at least PLAN_WORDS bytes. */

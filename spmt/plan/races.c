@@ -166,6 +166,8 @@ static int pair_check(struct check *c, const struct check_touch *a, const struct
 
 	if (c->no_memory)
 		return check_no_memory(c);
+	if (c->stopped)
+		return c->stopped;
 	if (c->looked >= CHECK_LOOKS)
 		return fail_call(-E2BIG, PLAN_CHECK,
 			"plan %s: its packets are sent on in too many ways to look at",
@@ -211,6 +213,8 @@ static int pairs_between(struct check *c, const struct check_touch *from,
 			b = next) {
 			next = clash_next(c, a, b);
 			cases->pairs++;
+			if (!check_goes_on(c, 1))
+				return c->stopped;
 			if (next == b) {
 				rc = pair_check(c, a, b, cases);
 				next++;

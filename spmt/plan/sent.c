@@ -8,6 +8,12 @@
 #define SENT_CUTS \
 	32 /* ways of cutting the chunks of a packet's way; each doubles the cases at least */
 
+static void sent_look(struct check *c, uint64_t times)
+{
+	c->looked += times;
+	(void)check_goes_on(c, times);
+}
+
 static const struct check_touch *packets_of(const struct check *c, int rank)
 {
 	const struct check_touch *from = c->packets, *to = c->touches + c->ntouches;
@@ -91,7 +97,7 @@ static void place_note(struct check *c, int rank, uint64_t end, uint64_t shift)
 {
 	struct check_places *l = &c->places;
 
-	c->looked += l->n;
+	sent_look(c, l->n);
 	for (size_t i = 0; i < l->n; i++)
 		if (l->at[i].rank == rank && l->at[i].shift == shift)
 			return;
@@ -139,7 +145,7 @@ static uint64_t come_up_to(struct check *c, const struct sent_bytes *bytes,
 	const struct check_touch *end = c->touches + c->ntouches;
 
 	*cut = (struct sent_part){ .slices = 0 };
-	for (size_t i = 0; i < c->places.n && c->looked < CHECK_LOOKS; i++) {
+	for (size_t i = 0; i < c->places.n && !check_ended(c); i++) {
 		const struct check_place p = c->places.at[i];
 		uint64_t at = bytes->at + p.shift;
 
@@ -149,7 +155,7 @@ static uint64_t come_up_to(struct check *c, const struct sent_bytes *bytes,
 			enum sent_has has = sent_has(bytes, &part);
 			bool taken;
 
-			c->looked++;
+			sent_look(c, 1);
 			if (r->writes || at >= r->range.all_to || has == HAS_NONE)
 				continue;
 			taken = is_taken(c, r, p.shift, b);
@@ -172,7 +178,7 @@ static bool cases_begin(struct check *c, struct sent_bytes *bytes, const struct 
 		bytes->followed[bytes->nfollowed++] = *cut;
 	else
 		c->looked = CHECK_LOOKS;
-	return c->looked < CHECK_LOOKS;
+	return !check_ended(c);
 }
 
 /* False: that was the last one. */
@@ -253,7 +259,7 @@ static bool told_before(struct check *c, const struct check_touch *a, const stru
 		for (size_t k = 0; plan_src_place(op, i) == PLAN_PACKETS && k < p->n; k++) {
 			const struct walk_range *w = &p->ranges[k];
 
-			c->looked++;
+			sent_look(c, 1);
 			if (!walk_feeds(w, &r) || w->all_from >= a->range.all_to + shift ||
 				w->all_to <= a->range.all_from + shift)
 				continue;

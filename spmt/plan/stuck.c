@@ -4,7 +4,29 @@
 #include <string.h>
 
 #include "check.h"
+#include "src/base/mem.h"
 #include "src/base/status.h"
+
+/* Packets that the other lacks. */
+static bool op_puts(const struct check *c, const struct spmt_plan_op *op,
+	const struct walk_thread *to, const struct spmt_plan_op *what)
+{
+	for (int d = 0; d < op->ndst; d++) {
+		struct walk_range from;
+
+		if (op->dst[d].rank != to->rank || plan_dst_place(op, d) != PLAN_PACKETS)
+			continue;
+		from = walk_range_of(op, &op->dst[d]);
+		for (int s = 0; s < what->nsrc; s++) {
+			struct walk_range r = walk_range_of(what, &what->src[s]);
+
+			if (plan_src_place(what, s) == PLAN_PACKETS && walk_feeds(&from, &r) &&
+				!walk_has_packets(&c->walk, to->rank, r))
+				return true;
+		}
+	}
+	return false;
+}
 
 static bool op_gives(const struct check *c, const struct walk_thread *who,
 	const struct spmt_plan_op *op, const struct walk_thread *to,
@@ -17,18 +39,7 @@ static bool op_gives(const struct check *c, const struct walk_thread *who,
 		return (plan_signals(op) || op->kind == SPMT_PLAN_RELEASE) &&
 			walk_counted(&c->walk, who->rank, op) ==
 			walk_counted(&c->walk, to->rank, what);
-	for (int s = 0; s < what->nsrc; s++)
-		for (int d = 0; d < op->ndst; d++) {
-			struct walk_range r = walk_range_of(what, &what->src[s]),
-					  from = walk_range_of(op, &op->dst[d]);
-
-			if (plan_src_place(what, s) == PLAN_PACKETS &&
-				plan_dst_place(op, d) == PLAN_PACKETS &&
-				op->dst[d].rank == to->rank && walk_feeds(&from, &r) &&
-				!walk_has_packets(&c->walk, to->rank, r))
-				return true;
-		}
-	return false;
+	return op_puts(c, op, to, what);
 }
 
 /* A thread that has yet to do what this one waits for; -1: there is none. */
@@ -77,7 +88,7 @@ static const char *stuck_words(const struct check *c, int thread, char words[PLA
 }
 
 /* The first ones, as many as have room, and the last, which waits for the first. */
-static int fail_cycle(const struct check *c, int first)
+static int fail_cycle(const struct check *c, const int *awaited, int first)
 {
 	static const char waits[] = ", which waits for ";
 	const char *name = c->walk.plan->name;
@@ -86,14 +97,12 @@ static int fail_cycle(const struct check *c, int first)
 	int left = 0, last = first, t;
 	size_t room;
 
-	while ((t = check_awaited(c, last)) != first) {
-		last = t;
-		left++;
-	}
+	for (; awaited[last] != first; left++)
+		last = awaited[last];
 	stuck_words(c, last, end);
 	/* the rest is the words between these */
 	room = STATUS_SENTENCE - sizeof(PLAN_CHECK) - strlen(name) - strlen(end) - 100;
-	for (t = first; t != last; t = check_awaited(c, t), left--) {
+	for (t = first; t != last; t = awaited[t], left--) {
 		stuck_words(c, t, words);
 		if (t != first && text.used + strlen(words) + sizeof(waits) > room)
 			break;
@@ -106,21 +115,36 @@ static int fail_cycle(const struct check *c, int first)
 		text.bytes, end, waits);
 }
 
-/* Goes from one that stands still to who it waits for, as often as there are threads: then it is in a cycle. */
-int check_stuck(const struct check *c)
+/* From one that stands still to who it waits for, up to one that it has come by: that is in a cycle. */
+static int stuck_from(struct check *c, int *awaited, int t)
 {
-	int t = 0;
+	while (awaited[t] < 0) {
+		int next = check_awaited(c, t);
+
+		if (next < 0)
+			return fail_unmet(c, t);
+		if (!check_goes_on(c, c->walk.plan->ops))
+			return c->stopped;
+		awaited[t] = next;
+		t = next;
+	}
+	return fail_cycle(c, awaited, t);
+}
+
+int check_stuck(struct check *c)
+{
+	int t = 0, *awaited; /* by thread */
+	int rc;
 
 	while (t < c->walk.nthreads && !walk_op(&c->walk.threads[t]))
 		t++;
 	if (t == c->walk.nthreads)
 		return 0;
-	for (int i = 0; i <= c->walk.nthreads; i++) {
-		int next = check_awaited(c, t);
-
-		if (next < 0)
-			return fail_unmet(c, t);
-		t = next;
-	}
-	return fail_cycle(c, t);
+	awaited = mem_calloc((size_t)c->walk.nthreads, sizeof(*awaited));
+	if (!awaited)
+		return check_no_memory(c);
+	memset(awaited, 0xff, (size_t)c->walk.nthreads * sizeof(*awaited)); /* -1 */
+	rc = stuck_from(c, awaited, t);
+	mem_free(awaited);
+	return rc;
 }

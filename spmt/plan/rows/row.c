@@ -27,7 +27,7 @@ struct plan_rows {
 	bool only;
 	int n;
 	uint64_t size, key;
-	struct row_limit
+	struct plan_limit
 		limit; /* of all proofs together: the others are to hear of it before they have waited too long */
 	struct coll_plan plans[PLAN_ROWS_MOST];
 	/* of a world: all that SPMT_COLL names, for its parts too */
@@ -290,7 +290,7 @@ static void row_log(const spmt_comm *comm, const struct coll_plan *p, const char
 
 /* Rank 0 proves it for all, who compare theirs with it; but whether it needs a copy of inputs each finds out. */
 static int row_prove(
-	const spmt_comm *comm, const struct row_limit *limit, const char *file, struct row_file *f)
+	const spmt_comm *comm, const struct plan_limit *limit, const char *file, struct row_file *f)
 {
 	int rc = comm->rank == 0 ? plan_row_prove(f->plan, f->kind, limit) : 0;
 
@@ -360,7 +360,7 @@ static int rows_read(spmt_comm *comm, struct plan_rows *rows, const char *wish, 
 	int rc = 0;
 
 	rows->only = rows_only(wish, word);
-	rows->limit = (struct row_limit){ control_stop_word(comm->control),
+	rows->limit = (struct plan_limit){ control_stop_word(comm->control),
 		ms > 0 ? process_now() + ms * 1000000 / 4 * 3 : INT64_MAX };
 	while (!rc && plan_rows_part(&wish, word, ROW_WORD)) {
 		const char *file = NULL;

@@ -14,6 +14,8 @@
 #define PLAN_ROW_PREFIX "plan:"
 #define PLAN_ROWS_ONLY "only"
 
+struct plan_limit;
+
 /*
  * SPMT_COLL in parts, between commas: at most one row of the table, any number of plans, and "only". NULL: unset. What this rank
  * can find wrong by itself is refused with a sentence: -EINVAL, or what the file's reading left. plan_rows_close undoes it.
@@ -48,18 +50,14 @@ int plan_rows_word(struct plan_rows_words *w, const char *word, const char **fil
 int plan_rows_words_end(const struct plan_rows_words *w);
 /* A file as a plan that may be a row of `kind`, all but what plan_row_prove finds. */
 int plan_row_load(const char *file, spmt_plan **plan, enum kernel_collective_kind *kind);
-/* A world that waits for a proof: as long as its stop word is 0, and until then, as of process_now(). NULL: none does. */
-struct row_limit {
-	const uint32_t *stop;
-	int64_t until;
-};
-/* The plan is right, and does what its collective does. -E2BIG: to try that would take too much memory. -ECANCELED, SPMT_ERR_TIMEOUT: the limit. */
+/* The plan is right, and does what its collective does. -E2BIG: to try that would take too much memory. -ECANCELED, SPMT_ERR_TIMEOUT: the
+   limit, of a world that waits for the proof while it is whole. */
 int plan_row_prove(
-	const spmt_plan *plan, enum kernel_collective_kind kind, const struct row_limit *limit);
+	const spmt_plan *plan, enum kernel_collective_kind kind, const struct plan_limit *limit);
 /* Is a plan that plan_row_prove found right so both in place and not? Tried once, and kept in `found`; no, if trying would take too much
    memory. -ENOMEM, or the limit. */
 int plan_row_either(spmt_plan *plan, enum kernel_collective_kind kind,
-	const struct row_limit *limit, struct plan_found *found, bool *either);
+	const struct plan_limit *limit, struct plan_found *found, bool *either);
 bool plan_row_writes_input(const spmt_plan *plan);
 
 #endif

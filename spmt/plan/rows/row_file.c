@@ -146,7 +146,7 @@ struct row_trial {
 	const spmt_plan *plan;
 	enum kernel_collective_kind kind;
 	const struct plan_order *order;
-	const struct row_limit *limit;
+	const struct plan_limit *limit;
 	struct plan_grid grid;
 	size_t in, out; /* elements */
 	uint32_t *elements;
@@ -288,26 +288,10 @@ static int row_trial_open(struct row_trial *t, size_t chunk)
 	return 0;
 }
 
-/* A world waits for it, while it is whole, as long as its ranks wait for this one. */
-static int row_goes_on(const struct row_trial *t)
-{
-	const struct row_limit *l = t->limit;
-
-	if (!l)
-		return 0;
-	if (__atomic_load_n(l->stop, __ATOMIC_RELAXED))
-		return fail(-ECANCELED, "the world is broken");
-	if (process_now() < l->until)
-		return 0;
-	return fail(SPMT_ERR_TIMEOUT,
-		"plan %s: to try it at all sizes takes more time than the others wait: a higher SPMT_TIMEOUT_MS may be enough",
-		t->plan->name);
-}
-
 /* Of a sum each input has to come once, or the numbers differ; the least tells of scratch that nobody has written. */
 static int row_prove_at(struct row_trial *t, size_t chunk)
 {
-	int rc = row_goes_on(t);
+	int rc = plan_goes_on(t->plan, t->limit);
 
 	if (!rc)
 		rc = row_trial_open(t, chunk);
@@ -342,11 +326,11 @@ static int row_prove_all(struct row_trial *t)
 }
 
 int plan_row_prove(
-	const spmt_plan *plan, enum kernel_collective_kind kind, const struct row_limit *limit)
+	const spmt_plan *plan, enum kernel_collective_kind kind, const struct plan_limit *limit)
 {
 	struct plan_order order;
 	struct row_trial t = { .plan = plan, .kind = kind, .order = &order, .limit = limit };
-	int rc = spmt_plan_check(plan);
+	int rc = plan_check(plan, limit);
 
 	if (rc)
 		return rc;
@@ -402,7 +386,7 @@ static bool row_shifts(const spmt_plan *plan)
 
 /* What stops the proof is no verdict, which all ranks have to share. */
 static int row_try_other(spmt_plan *plan, enum kernel_collective_kind kind,
-	const struct row_limit *limit, bool *either)
+	const struct plan_limit *limit, bool *either)
 {
 	const int was = plan->attr.in_place;
 	struct status_saved before;
@@ -420,7 +404,7 @@ static int row_try_other(spmt_plan *plan, enum kernel_collective_kind kind,
 }
 
 static int row_find(spmt_plan *plan, enum kernel_collective_kind kind,
-	const struct row_limit *limit, struct plan_found *found, bool *either)
+	const struct plan_limit *limit, struct plan_found *found, bool *either)
 {
 	const uint64_t key = coll_fold(plan_fold_all(plan), (uint64_t)kind);
 	int rc;
@@ -438,7 +422,7 @@ static int row_find(spmt_plan *plan, enum kernel_collective_kind kind,
 
 /* What it reads as input and writes as output may then be one place or two, as the call has it. */
 int plan_row_either(spmt_plan *plan, enum kernel_collective_kind kind,
-	const struct row_limit *limit, struct plan_found *found, bool *either)
+	const struct plan_limit *limit, struct plan_found *found, bool *either)
 {
 	int rc;
 

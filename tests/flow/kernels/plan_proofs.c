@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "spmt/plan/plan.h"
 #include "spmt/plan/rows/row.h"
 #include "tests/lib/plan/plan_files.h"
 #include "tests/lib/processes.h"
@@ -318,28 +319,31 @@ Test(plan_proofs, without_a_deadline)
 	RANKS_OK(ranks_run(RANKS, &attr, sums, NULL));
 }
 
-/* The others do not wait for ever, nor where the world is broken; what has not been found out by then is no verdict. */
+/* The others do not wait for ever, nor where the world is broken; what has not been found out by then is no verdict, not even on a plan that
+   stands still. */
 Test(plan_proofs, while_others_wait)
 {
 	uint32_t stop = 0;
-	struct row_limit limit = { &stop, 0 };
+	struct plan_limit limit = { &stop, 0 };
 	struct plan_found found = { .n = 0 };
 	bool either;
 
-	for (int i = 0; i < 2; i++) {
-		int code = i ? -ECANCELED : SPMT_ERR_TIMEOUT;
+	for (int i = 0; i < 4; i++) {
+		int code = i > 1 ? -ECANCELED : SPMT_ERR_TIMEOUT;
 		spmt_plan *plan = NULL;
 
+		stop = i > 1;
+		limit.until = stop ? INT64_MAX : 0;
 		cr_assert_eq(made_plan("allreduce-packets", RANKS, &plan), 0);
+		if (i % 2)
+			cr_assert_eq(spmt_plan_wait(plan, 0, 0, 1, 0), 0);
 		cr_expect_eq(plan_row_prove(plan, COLL_ALL_REDUCE, &limit), code);
-		cr_expect(i ||
+		cr_expect(stop ||
 				strstr(spmt_last_error(),
-					"plan allreduce-packets: to try it at all sizes"),
+					"plan allreduce-packets: to check it, and to try it at all sizes"),
 			"%s", spmt_last_error());
 		cr_expect_eq(plan_row_either(plan, COLL_ALL_REDUCE, &limit, &found, &either), code);
 		cr_expect_eq(found.n, 0);
-		stop = 1;
-		limit.until = INT64_MAX;
 		spmt_plan_destroy(plan);
 	}
 }

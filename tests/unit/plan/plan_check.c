@@ -276,13 +276,13 @@ Test(plan_check, long_cycles)
 		int n;
 		const char *first, *others;
 	} cycles[] = {
-		{ 2, "rank 1 block 0 op 0 (wait rank 0 by channel 0), which waits for rank 0 ",
-			" (wait rank 1 by channel 0), which waits for the first" },
-		{ 5, "rank 1 ", "), which waits for rank 0 block 0 op 0 (wait rank 1 " },
-		{ 7, "rank 1 ",
-			"rank 5 block 0 op 0 (wait rank 6 by channel 0), which waits for 1 other, which waits for rank 0 " },
-		{ SPMT_PLAN_RANKS, "rank 1 ",
-			", which waits for 250 others, which wait for rank 0 " }
+		{ 2, "rank 0 block 0 op 0 (wait rank 1 by channel 0), which waits for rank 1 ",
+			" (wait rank 0 by channel 0), which waits for the first" },
+		{ 5, "rank 0 ", "), which waits for rank 4 block 0 op 0 (wait rank 0 " },
+		{ 7, "rank 0 ",
+			"rank 4 block 0 op 0 (wait rank 5 by channel 0), which waits for 1 other, which waits for rank 6 " },
+		{ SPMT_PLAN_RANKS, "rank 0 ",
+			", which waits for 250 others, which wait for rank 255 " }
 	};
 
 	for (size_t i = 0; i < sizeof(cycles) / sizeof(cycles[0]); i++) {

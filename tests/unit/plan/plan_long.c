@@ -9,6 +9,7 @@
 #include "spmt/plan/plan.h"
 #include "src/base/base.h"
 #include "src/base/fault.h"
+#include "src/base/process.h"
 #include "two_ranks.h"
 
 /* ---- reading ---------------------------------------------------------------------------------- */
@@ -335,6 +336,108 @@ Test(plan_long, a_race_among_many)
 			spmt_plan_copy(plan, 0, last ? 3 : 0, spmt_plan_input(0, 0, 1), chunk), 0);
 		finds(plan, "race: rank 0 block ");
 	}
+}
+
+/* Each of many blocks takes its packets from the one before, and the first from the last: whom each waits for is found once. */
+Test(plan_long, a_deadlock_of_many_blocks, .timeout = 15)
+{
+	enum { N = 20, BLOCKS = 128, ALL = N * BLOCKS, EACH = SPMT_PLAN_TERMS - 1 };
+	struct spmt_plan_attr attr = { .size = sizeof(attr),
+		.name = "round",
+		.collective = "c",
+		.nranks = N,
+		.input_chunks = 1,
+		.output_chunks = BLOCKS,
+		.scratch_chunks = BLOCKS * EACH };
+	spmt_plan *plan = NULL;
+
+	cr_assert_eq(spmt_plan_create(&attr, &plan), 0, "%s", spmt_last_error());
+	for (int i = 0; i < ALL; i++) {
+		struct spmt_plan_op op = spmt_plan_op_(SPMT_PLAN_REDUCE_PACKETS);
+		int to = (i + ALL - 1) % ALL;
+
+		op.nsrc = op.ndst = SPMT_PLAN_TERMS;
+		op.src[0] = spmt_plan_input(i / BLOCKS, 0, 1);
+		op.dst[0] = spmt_plan_output(i / BLOCKS, (uint32_t)(i % BLOCKS), 1);
+		for (int k = 0; k < EACH; k++) {
+			op.src[1 + k] =
+				spmt_plan_scratch(i / BLOCKS, (uint32_t)(i % BLOCKS * EACH + k), 1);
+			op.dst[1 + k] = spmt_plan_scratch(
+				to / BLOCKS, (uint32_t)(to % BLOCKS * EACH + k), 1);
+		}
+		cr_assert_eq(spmt_plan_add(plan, i / BLOCKS, i % BLOCKS, &op), 0, "%s",
+			spmt_last_error());
+	}
+	finds(plan, ", which wait for rank 19 block 127 op 0 (reduce packets ");
+}
+
+/* ---- others who wait for the verdict ------------------------------------------------------------- */
+
+static void ends(spmt_plan *plan, const char *what, int64_t ns)
+{
+	uint32_t stop = 0;
+	struct plan_limit limit = { &stop, process_now() + ns };
+
+	cr_expect_eq(plan_check(plan, &limit), SPMT_ERR_TIMEOUT, "%s: %s", what, spmt_last_error());
+	spmt_plan_destroy(plan);
+}
+
+/* More than some milliseconds each, without the verdict that there is behind it. */
+Test(plan_long, a_check_ends_in_time, .timeout = 60)
+{
+	enum { STEPS = 200000, TURNS = 1000 };
+	spmt_plan *plan = plan_of(1);
+	struct spmt_plan_chunk own[SPMT_PLAN_TERMS];
+
+	for (int i = 0; i < STEPS; i += 2) {
+		cr_assert_eq(spmt_plan_release(plan, 0, 0, 0), 0);
+		cr_assert_eq(spmt_plan_acquire(plan, 0, 0, 0, 0), 0);
+	}
+	cr_assert_eq(spmt_plan_acquire(plan, 0, 0, 1, 0), 0);
+	ends(plan, "order", 2000000);
+	plan = plan_of(1);
+	for (int k = 0; k < SPMT_PLAN_TERMS; k++)
+		own[k] = spmt_plan_output(0, 0, 1);
+	for (int i = 0; i < 2 * TURNS; i++) {
+		int block = i % 2;
+
+		cr_assert_eq(spmt_plan_acquire(plan, 0, block, block, !block), 0);
+		cr_assert_eq(spmt_plan_reduce(plan, 0, block, own[0], own, SPMT_PLAN_TERMS), 0);
+		cr_assert_eq(spmt_plan_release(plan, 0, block, !block), 0);
+	}
+	ends(plan, "races", 2000000);
+}
+
+/* Few operations, each of which takes what several have written, many times, and of many blocks: it is not their number that takes long. */
+Test(plan_long, a_step_ends_in_time)
+{
+	enum { N = 9, CHUNKS = 16, TIMES = 16 };
+	struct spmt_plan_attr attr = { .size = sizeof(attr),
+		.name = "steps",
+		.collective = "c",
+		.nranks = N,
+		.input_chunks = CHUNKS,
+		.output_chunks = CHUNKS,
+		.scratch_chunks = CHUNKS };
+	struct spmt_plan_op op = spmt_plan_op_(SPMT_PLAN_REDUCE_PACKETS);
+	spmt_plan *plan = NULL;
+
+	cr_assert_eq(spmt_plan_create(&attr, &plan), 0, "%s", spmt_last_error());
+	for (int r = 1; r < N; r++)
+		cr_assert_eq(spmt_plan_copy(plan, r, SPMT_PLAN_BLOCKS - 1, spmt_plan_input(r, 0, 1),
+				     spmt_plan_output(r, 0, 1)),
+			0);
+	put_each(plan, CHUNKS);
+	op.nsrc = SPMT_PLAN_TERMS;
+	op.ndst = 1;
+	op.src[0] = spmt_plan_input(0, 0, CHUNKS);
+	op.dst[0] = spmt_plan_output(0, 0, CHUNKS);
+	for (int k = 1; k < SPMT_PLAN_TERMS; k++)
+		op.src[k] = spmt_plan_scratch(0, 0, CHUNKS);
+	for (int i = 0; i < TIMES; i++)
+		cr_assert_eq(spmt_plan_add(plan, 0, SPMT_PLAN_BLOCKS - 1, &op), 0, "%s",
+			spmt_last_error());
+	ends(plan, "packets", 100000);
 }
 
 /* ---- many hops, on a small stack ---------------------------------------------------------------- */

@@ -412,7 +412,8 @@ SPMT_API int spmt_finalize_all(int n, spmt_comm *const *comms);
  * repeats its calls under one key puts the number of the run into it. A lane breaks with its comm.
  *
  * It ends with its comm, or with spmt_finalize, which waits only for this rank's own work there, and breaks the lane if some of that runs
- * past the deadline, so that other threads' calls on it end. SPMT_ERR_UNSUPPORTED: the ranks live on several nodes, or kernels do not reach all peers. SPMT_ERR_TIMEOUT:
+ * past the deadline, so that other threads' calls on it end; of a lane whose ranks meet in kernels it first waits for those calls, as long as they
+ * wait. SPMT_ERR_UNSUPPORTED: the ranks live on several nodes, or kernels do not reach all peers. SPMT_ERR_TIMEOUT:
  * another process did not release the table of lanes; a working one always does.
  */
 SPMT_API int spmt_lane(spmt_comm *comm, uint64_t key, spmt_comm **lane);
@@ -690,7 +691,7 @@ SPMT_API int spmt_quiet_on_stream(spmt_comm *comm, spmt_stream stream);
  *
  * Local, of this comm alone, lanes included. Deregister a stream before you destroy it; its work may go on. -EEXIST: the comm has
  * it. -EINVAL: it has not (deregister), or the stream is NULL or a default one (SPMT_STREAM_LEGACY, _PER_THREAD). -EBUSY: it is being
- * captured. Deregister works in a broken world as well; where it fails the stream stays registered. If a stream of
+ * captured (deregister: and holds work of this comm from before). Deregister works in a broken world as well; where it fails the stream stays registered. If a stream of
  * the host backend was destroyed first, every call that would wait for its work is -EINVAL, spmt_finalize too, which still releases everything
  * if that work ends within its wait, a second at most.
  */
@@ -1001,7 +1002,8 @@ SPMT_API int spmt_plan_begin(
 SPMT_API int spmt_plan_run(spmt_comm *comm, spmt_plan_open *open, void *dst, const void *src,
 	size_t count, enum spmt_type type, enum spmt_op op, spmt_stream stream);
 /* Collective: waits for its runs, and gives the memory back as spmt_free. open is no longer valid after 0 or -EFAULT, or in a broken comm: passing
-   it here or to spmt_plan_run is then -EINVAL, as on another comm, until spmt_plan_begin returns the same pointer again. After other failures
+   it here or to spmt_plan_run is then -EINVAL, as on another comm, until spmt_plan_begin returns the same pointer again; in a broken comm
+   the code is the comm's. After other failures
    (-EBUSY, SPMT_ERR_MISMATCH, what a rank's quiet failed with) no rank has given anything back, and all may end it again. Do not launch graphs
    that hold its runs any more: virtual devices refuse, others would use memory already freed. */
 SPMT_API int spmt_plan_end(spmt_comm *comm, spmt_plan_open *open);

@@ -92,34 +92,39 @@ static int stream_refuse(const spmt_comm *comm, const char *what, spmt_stream st
 			: "a default stream is nobody's to keep: SPMT_STREAM_LEGACY, SPMT_STREAM_PER_THREAD");
 }
 
+static int stream_change(spmt_comm *comm, const char *what, spmt_stream stream,
+	int (*change)(spmt_comm *comm, device_stream stream))
+{
+	LANE_HOLD_ANY(comm);
+	int rc = stream_refuse(comm, what, stream);
+
+	return rc ? rc : comm_failed(comm, what, change(comm, stream));
+}
+
 int spmt_stream_register(spmt_comm *comm, spmt_stream stream)
 {
 	EXCLUSIVE(comm, __func__);
 	static const char what[] = "spmt_stream_register";
 	int rc = comm_enter_lane(comm, what);
 
-	if (!rc)
-		rc = stream_refuse(comm, what, stream);
 	if (rc)
 		return rc;
-	LANE_HOLD_ANY(comm);
-	rc = keyed_ended(comm, lane_held, what);
-	return rc ? rc : comm_failed(comm, what, stream_keep(comm, stream));
+	rc = stream_change(comm, what, stream, stream_keep);
+	comm_left_lane(comm);
+	return rc;
 }
 
 int spmt_stream_deregister(spmt_comm *comm, spmt_stream stream)
 {
 	EXCLUSIVE(comm, __func__);
 	static const char what[] = "spmt_stream_deregister";
-	int rc = comm_enter_any(comm, what);
+	int rc = comm_visit(comm, what);
 
-	if (!rc)
-		rc = stream_refuse(comm, what, stream);
 	if (rc)
 		return rc;
-	LANE_HOLD_ANY(comm);
-	rc = keyed_ended(comm, lane_held, what);
-	return rc ? rc : comm_failed(comm, what, stream_keep_end(comm, stream));
+	rc = stream_change(comm, what, stream, stream_keep_end);
+	comm_left(comm);
+	return rc;
 }
 
 /* ---- a wait in a stream -------------------------------------------------------------------- */
@@ -274,7 +279,9 @@ int spmt_host_stream_synchronize(spmt_stream stream)
 	int64_t ns;
 	int dev = -1, rc = env_get(&env);
 
-	if (!rc && !is_default_stream(stream))
+	if (rc)
+		return fail_call(rc, what, "%s", status_sentence());
+	if (!is_default_stream(stream))
 		rc = stream_device(what, stream, &dev);
 	if (rc)
 		return rc;

@@ -19,6 +19,27 @@
 
 #define KEYED_BARRIER UINT64_MAX /* no collective's key */
 
+/* ---- the pairs --------------------------------------------------------------------------------- */
+
+/* A lane stays visited: what was visited is a lane, or none, until it is left. */
+int comm_enter_lane_slowly(spmt_comm *comm, const char *what)
+{
+	int rc = comm_visit(comm, what);
+
+	if (rc)
+		return rc;
+	rc = comm_refuse_lane(comm, what);
+	if (rc || !comm->lane)
+		comm_left(comm);
+	return rc;
+}
+
+void comm_left_lane(spmt_comm *comm)
+{
+	if (comm->lane)
+		comm_left(comm);
+}
+
 int comm_caller(const spmt_comm *comm, struct caller **caller)
 {
 	struct slot *slot = comm->slot;
@@ -118,8 +139,8 @@ static int step_queue(spmt_comm *comm, struct step *step, spmt_stream stream)
 	return rc ? comm_failed(comm, what, rc) : 0;
 }
 
-static int collective_queue(spmt_comm *comm, const char *what,
-	const struct kernel_collective_args *args, spmt_stream stream)
+int keyed_collective(spmt_comm *comm, const char *what, const struct kernel_collective_args *args,
+	spmt_stream stream)
 {
 	struct step *step = NULL;
 	int rc = step_make(comm, what, &step);
@@ -130,19 +151,6 @@ static int collective_queue(spmt_comm *comm, const char *what,
 	return step_queue(comm, step, stream);
 }
 
-/* Whatever thread ends the lane meanwhile waits until those in its calls have left. */
-int keyed_collective(spmt_comm *comm, const char *what, const struct kernel_collective_args *args,
-	spmt_stream stream)
-{
-	int rc = comm_visit(comm, what);
-
-	if (rc)
-		return rc;
-	rc = collective_queue(comm, what, args, stream);
-	comm_left(comm);
-	return rc;
-}
-
 int keyed_barrier(spmt_comm *comm, const char *what, spmt_stream stream)
 {
 	const struct kernel_collective_args none = { .key = KEYED_BARRIER };
@@ -150,7 +158,7 @@ int keyed_barrier(spmt_comm *comm, const char *what, spmt_stream stream)
 	return keyed_collective(comm, what, &none, stream);
 }
 
-static int call_queue(spmt_comm *comm, const char *what, spmt_stream stream,
+int keyed_call(spmt_comm *comm, const char *what, spmt_stream stream,
 	void (*fn)(void *arg, int code), void *arg)
 {
 	struct caller *caller;
@@ -166,18 +174,6 @@ static int call_queue(spmt_comm *comm, const char *what, spmt_stream stream,
 	step->arg = arg;
 	step->caller = caller;
 	return step_queue(comm, step, stream);
-}
-
-int keyed_call(spmt_comm *comm, const char *what, spmt_stream stream,
-	void (*fn)(void *arg, int code), void *arg)
-{
-	int rc = comm_visit(comm, what);
-
-	if (rc)
-		return rc;
-	rc = call_queue(comm, what, stream, fn, arg);
-	comm_left(comm);
-	return rc;
 }
 
 #define GRACE_NS 400000000ll
@@ -209,8 +205,7 @@ static int steps_settle(spmt_comm *comm, const char *what)
 
 spmt_comm *keyed_hold_any(spmt_comm *comm)
 {
-	if (!comm || !object_is_open(&comm->head) || !comm->lane ||
-		comm_visit(comm, "a call on a lane"))
+	if (!comm->lane)
 		return NULL;
 	pthread_mutex_lock(&comm->lane->sides[comm->rank].calls);
 	return comm;
@@ -218,17 +213,13 @@ spmt_comm *keyed_hold_any(spmt_comm *comm)
 
 spmt_comm *keyed_hold(spmt_comm *comm)
 {
-	if (LIKELY(!comm || !object_is_open(&comm->head) || !comm->lane_area))
-		return NULL;
-	return keyed_hold_any(comm);
+	return LIKELY(!comm->lane_area) ? NULL : keyed_hold_any(comm);
 }
 
 void keyed_let_go(spmt_comm **held)
 {
-	if (!*held)
-		return;
-	pthread_mutex_unlock(&(*held)->lane->sides[(*held)->rank].calls);
-	comm_left(*held);
+	if (*held)
+		pthread_mutex_unlock(&(*held)->lane->sides[(*held)->rank].calls);
 }
 
 int keyed_range(
@@ -243,17 +234,11 @@ int keyed_range(
 		comm->rank, name, at);
 }
 
-int keyed_ended(const spmt_comm *comm, const spmt_comm *held, const char *what)
-{
-	return held || object_is_open(&comm->head) ? 0 : comm_enter_any(comm, what);
-}
-
 static int kernels_settle(spmt_comm *comm, const char *what)
 {
 	LANE_HOLD(comm);
-	int rc = keyed_ended(comm, lane_held, what);
 
-	return rc ? rc : quiet_all(comm, what);
+	return quiet_all(comm, what);
 }
 
 static int kernels_meet(spmt_comm *comm, const char *what)
@@ -263,11 +248,8 @@ static int kernels_meet(spmt_comm *comm, const char *what)
 	struct kernel_barrier_args args = { .report = (uint64_t)(uintptr_t)kernel_report_of(
 						    comm->signals_dev) };
 	struct reserved reserved;
-	int rc = keyed_ended(comm, lane_held, what);
+	int rc = stream_reserve_collective(comm, comm->stream, &reserved);
 
-	if (rc)
-		return rc;
-	rc = stream_reserve_collective(comm, comm->stream, &reserved);
 	view_fill(comm, &args.view);
 	if (!rc)
 		rc = kernel_queue_grid(comm, &kernel_barrier, &args, sizeof(args),
@@ -294,13 +276,7 @@ static int steps_quiet(spmt_comm *comm, const char *what)
 
 int keyed_quiet(spmt_comm *comm, const char *what)
 {
-	int rc = comm_visit(comm, what);
-
-	if (rc)
-		return rc;
-	rc = comm->lane_area ? kernels_settle(comm, what) : steps_quiet(comm, what);
-	comm_left(comm);
-	return rc;
+	return comm->lane_area ? kernels_settle(comm, what) : steps_quiet(comm, what);
 }
 
 static int steps_meet(spmt_comm *comm, const char *what)
@@ -312,11 +288,5 @@ static int steps_meet(spmt_comm *comm, const char *what)
 
 int keyed_meet(spmt_comm *comm, const char *what)
 {
-	int rc = comm_visit(comm, what);
-
-	if (rc)
-		return rc;
-	rc = comm->lane_area ? kernels_meet(comm, what) : steps_meet(comm, what);
-	comm_left(comm);
-	return rc;
+	return comm->lane_area ? kernels_meet(comm, what) : steps_meet(comm, what);
 }

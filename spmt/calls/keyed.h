@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Calls on lanes: comms that meet by key (spmt/lane/lane.h). The comm has been entered by comm_enter_lane. */
+/* Calls on lanes: comms that meet by key (spmt/lane/lane.h). Any thread may make them while another ends the lane, which waits until they
+   have left: each begins and ends with one of the two pairs below, and what else is here is called in between. */
 #ifndef SPMT_KEYED_H
 #define SPMT_KEYED_H
 
@@ -7,10 +8,20 @@
 #include "spmt/lane/caller.h"
 #include "src/kernels/kernels.h"
 
-/* As comm_enter, of the calls that lanes have. */
-static inline int comm_enter_lane(const spmt_comm *comm, const char *what)
+/* As comm_enter, of the calls that lanes have. 0: comm_left_lane follows. */
+int comm_enter_lane_slowly(spmt_comm *comm, const char *what);
+static inline int comm_enter_lane(spmt_comm *comm, const char *what)
 {
-	return comm_quick(comm) ? 0 : comm_refuse_lane(comm, what);
+	return comm_quick(comm) ? 0 : comm_enter_lane_slowly(comm, what);
+}
+void comm_left_lane(spmt_comm *comm);
+/* Behind comm_begin_lane. */
+static inline void comm_end_lane(spmt_comm *comm)
+{
+	if (comm->lane)
+		comm_left(comm);
+	else
+		comm_unclaim(comm);
 }
 
 /* A lane whose ranks meet on the host; others' do in kernels, as on any comm. */
@@ -44,8 +55,6 @@ spmt_comm *keyed_hold(spmt_comm *comm);
 	__attribute__((cleanup(keyed_let_go), unused)) spmt_comm *lane_held = keyed_hold_any(comm)
 spmt_comm *keyed_hold_any(spmt_comm *comm);
 void keyed_let_go(spmt_comm **held);
-/* Behind either, as lane_held: -EBADF where another thread has ended the comm since the call looked at it. */
-int keyed_ended(const spmt_comm *comm, const spmt_comm *held, const char *what);
 
 /* The thread for functions of this rank's users, made by the first who needs it. */
 int comm_caller(const spmt_comm *comm, struct caller **caller);

@@ -147,22 +147,28 @@ int spmt_malloc(spmt_comm *comm, size_t size, void **ptr)
 	return rc;
 }
 
-int spmt_calloc(spmt_comm *comm, size_t count, size_t size, void **ptr)
+int symmetric_calloc(spmt_comm *comm, size_t count, size_t size, void **ptr)
 {
-	UNCANCELLED;
-	EXCLUSIVE(comm, __func__);
 	struct meet_record record = { .op = MEET_CALLOC, .key = { count, size } };
 	uint64_t bytes = 0;
-	int rc = comm_begin(comm, "spmt_calloc");
 
-	if (rc)
-		return rc;
 	record.status = output_check(comm, "spmt_calloc", ptr);
 	if (!record.status && __builtin_mul_overflow(count, size, &bytes))
 		record.status = fail_call(-ENOMEM, "spmt_calloc",
 			"rank %d: %zu elements of %zu bytes wrap the address space", comm->rank,
 			count, size);
-	rc = block_agree(comm, &record, bytes, ARENA_ALIGN, ptr);
+	return block_agree(comm, &record, bytes, ARENA_ALIGN, ptr);
+}
+
+int spmt_calloc(spmt_comm *comm, size_t count, size_t size, void **ptr)
+{
+	UNCANCELLED;
+	EXCLUSIVE(comm, __func__);
+	int rc = comm_begin(comm, "spmt_calloc");
+
+	if (rc)
+		return rc;
+	rc = symmetric_calloc(comm, count, size, ptr);
 	comm_unclaim(comm);
 	return rc;
 }
@@ -218,25 +224,32 @@ static int free_reported(spmt_comm *comm, const void *ptr)
 	return meet(comm, &record);
 }
 
-int spmt_free(spmt_comm *comm, void *ptr)
+int symmetric_free(spmt_comm *comm, void *ptr)
 {
-	UNCANCELLED;
-	EXCLUSIVE(comm, __func__);
 	struct meet_record record = { .op = MEET_FREE };
-	int rc = comm_begin(comm, "spmt_free");
+	int rc;
 
-	if (rc)
-		return rc;
 	record.key[0] = ptr ? heap_offset(comm->heap, ptr) : MEET_FREE_NULL;
 	record.status = free_check(comm, ptr);
 	/* Moves of this rank may still be on their way to the block. */
 	if (!record.status)
 		record.status = quiet_all(comm, "spmt_free");
 	rc = meet(comm, &record);
-	if (!rc && ptr && comm_checked(comm))
-		rc = free_reported(comm, ptr);
-	else if (!rc && ptr)
-		rc = heap_free(comm->heap, heap_offset(comm->heap, ptr));
+	if (rc || !ptr)
+		return rc;
+	return comm_checked(comm) ? free_reported(comm, ptr)
+				  : heap_free(comm->heap, heap_offset(comm->heap, ptr));
+}
+
+int spmt_free(spmt_comm *comm, void *ptr)
+{
+	UNCANCELLED;
+	EXCLUSIVE(comm, __func__);
+	int rc = comm_begin(comm, "spmt_free");
+
+	if (rc)
+		return rc;
+	rc = symmetric_free(comm, ptr);
 	comm_unclaim(comm);
 	return rc;
 }

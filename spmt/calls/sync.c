@@ -225,70 +225,88 @@ static void comm_forbid(spmt_comm *comm)
 			comm->rank, rc);
 }
 
+/* Where it is broken: the work ends, or is kept from beginning. */
+static int broken_quiet(spmt_comm *comm, const char *what, int rc)
+{
+	LANE_HOLD(comm);
+	bool busy = comm->pending || comm->streamed;
+	struct status_saved why;
+
+	status_save(&why);
+	if (busy || comm->fifo || comm->queues)
+		quiet_all(comm, what);
+	if (busy) {
+		comm_forbid(comm);
+		return comm_broken(comm, what);
+	}
+	status_restore(&why);
+	return rc;
+}
+
+static int refused_quiet(spmt_comm *comm, const char *what, int rc)
+{
+	struct status_saved why;
+	int gone;
+
+	status_save(&why);
+	gone = comm_visit(comm, what);
+	status_restore(&why);
+	if (gone)
+		return rc;
+	if (comm_is_broken(comm))
+		rc = comm_is_keyed(comm) ? keyed_quiet(comm, what) : broken_quiet(comm, what, rc);
+	comm_left(comm);
+	return rc;
+}
+
 /* Buffers are released in a broken world as well. The first call that finds it broken returns the
    cause. */
 int spmt_quiet(spmt_comm *comm)
 {
 	EXCLUSIVE(comm, __func__);
 	static const char what[] = "spmt_quiet";
-	struct status_saved why;
 	int rc = comm_enter_lane(comm, what);
-	bool busy;
 
-	if (LIKELY(!rc && !comm->lane))
+	if (rc)
+		return refused_quiet(comm, what, rc);
+	if (LIKELY(!comm->lane))
 		return quiet_all(comm, what);
-	if (comm && comm_is_keyed(comm) && comm_enter_any(comm, what) == 0)
-		return keyed_quiet(comm, what);
-	if (!rc)
-		return keyed_quiet(comm, what);
-	LANE_HOLD(comm);
-	status_save(&why);
-	if (!comm_visit(comm, what)) {
-		busy = comm->pending || comm->streamed;
-		if (busy || comm->fifo || comm->queues)
-			quiet_all(comm, what);
-		if (busy) {
-			comm_forbid(comm);
-			rc = comm_broken(comm, what);
-		}
-		comm_left(comm);
-		if (busy)
-			return rc;
-	}
-	status_restore(&why);
+	rc = keyed_quiet(comm, what);
+	comm_left_lane(comm);
 	return rc;
 }
 
 int spmt_sync(spmt_comm *comm)
 {
 	EXCLUSIVE(comm, __func__);
-	int rc = comm_enter_lane(comm, "spmt_sync");
+	static const char what[] = "spmt_sync";
+	int rc = comm_begin_lane(comm, what);
 
-	if (!rc && comm->lane)
-		return keyed_meet(comm, "spmt_sync");
-	if (!rc)
-		rc = comm_claim(comm, "spmt_sync");
 	if (rc)
 		return rc;
-	rc = meet(comm, &(struct meet_record){ .op = MEET_SYNC });
-	comm_unclaim(comm);
+	rc = comm->lane ? keyed_meet(comm, what)
+			: meet(comm, &(struct meet_record){ .op = MEET_SYNC });
+	comm_end_lane(comm);
 	return rc;
+}
+
+static int barrier_meet(spmt_comm *comm, const char *what)
+{
+	struct meet_record record = { .op = MEET_BARRIER };
+
+	record.status = quiet_all(comm, what);
+	return meet(comm, &record);
 }
 
 int spmt_barrier(spmt_comm *comm)
 {
 	EXCLUSIVE(comm, __func__);
-	struct meet_record record = { .op = MEET_BARRIER };
-	int rc = comm_enter_lane(comm, "spmt_barrier");
+	static const char what[] = "spmt_barrier";
+	int rc = comm_begin_lane(comm, what);
 
-	if (!rc && comm->lane)
-		return keyed_meet(comm, "spmt_barrier");
-	if (!rc)
-		rc = comm_claim(comm, "spmt_barrier");
 	if (rc)
 		return rc;
-	record.status = quiet_all(comm, "spmt_barrier");
-	rc = meet(comm, &record);
-	comm_unclaim(comm);
+	rc = comm->lane ? keyed_meet(comm, what) : barrier_meet(comm, what);
+	comm_end_lane(comm);
 	return rc;
 }

@@ -17,4 +17,8 @@ static inline int quiet_all(spmt_comm *comm, const char *what)
 		: quiet_slow(comm, what);
 }
 
+/* spmt_calloc and spmt_free (symmetric.c) on a comm that the caller has claimed. */
+int symmetric_calloc(spmt_comm *comm, size_t count, size_t size, void **ptr);
+int symmetric_free(spmt_comm *comm, void *ptr);
+
 #endif

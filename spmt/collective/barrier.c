@@ -45,15 +45,13 @@ static int barrier_queue(spmt_comm *comm, const char *what, device_stream stream
 	return rc;
 }
 
-static int barrier_claimed(spmt_comm *comm, const char *what, spmt_stream stream)
+static int barrier_held(spmt_comm *comm, const char *what, spmt_stream stream)
 {
 	LANE_HOLD(comm);
-	int rc = comm_claim(comm, what);
+	int rc = comm->stage ? 0 : view_whole(comm, what);
 
-	if (rc)
-		return rc;
-	rc = barrier_queue(comm, what, stream_of(comm, stream));
-	comm_unclaim(comm);
+	if (!rc)
+		rc = barrier_queue(comm, what, stream_of(comm, stream));
 	return comm_failed(comm, what, rc);
 }
 
@@ -61,12 +59,12 @@ int spmt_barrier_on_stream(spmt_comm *comm, spmt_stream stream)
 {
 	EXCLUSIVE(comm, __func__);
 	static const char what[] = "spmt_barrier_on_stream";
-	int rc = comm_enter_lane(comm, what);
+	int rc = comm_begin_lane(comm, what);
 
-	if (!rc && !comm->stage)
-		rc = view_whole(comm, what);
 	if (rc)
 		return rc;
-	return comm_is_keyed(comm) ? keyed_barrier(comm, what, stream)
-				   : barrier_claimed(comm, what, stream);
+	rc = comm_is_keyed(comm) ? keyed_barrier(comm, what, stream)
+				 : barrier_held(comm, what, stream);
+	comm_end_lane(comm);
+	return rc;
 }

@@ -13,11 +13,13 @@ struct coll_call {
 	const void *src;
 	size_t count;
 	enum spmt_type type;
-	int op;		  /* as the caller passed it; then enum spmt_op or COLL_PREMUL */
-	int root, target; /* target: of a permute, who gets this rank's src */
+	int op; /* as the caller passed it; then enum spmt_op or COLL_PREMUL */
+	int root;
+	const int *table; /* of a permute; what follows is made by coll_run: */
+	int target;	  /* of a permute, who gets this rank's src */
 	uint64_t to;	  /* of a permute: its table, folded */
 	bool unread;	  /* this rank's src is */
-	bool unwritten;	  /* this rank's dst is; made by coll_run: */
+	bool unwritten;	  /* this rank's dst is */
 	struct coll_moves moves;
 	uint64_t src_blocks, dst_blocks; /* of count elements */
 	int row;

@@ -308,148 +308,24 @@ __attribute__((cold)) static void coll_trace(spmt_comm *comm, const struct coll_
 				      : coll_rows[coll_row(comm, c, false)].name);
 }
 
-static int coll_claimed(spmt_comm *comm, struct coll_call *c, spmt_stream stream)
+static int coll_held(spmt_comm *comm, struct coll_call *c, spmt_stream stream)
 {
 	LANE_HOLD(comm);
-	int rc = comm_claim(comm, c->what);
 
-	if (rc)
-		return rc;
-	rc = coll_queue(comm, c, stream_of(comm, stream));
-	comm_unclaim(comm);
-	return comm_failed(comm, c->what, rc);
-}
-
-/* Whether the comm's members may be read. If it is no comm, comm_begin says so, after errors in arguments. */
-static bool comm_is_open(const spmt_comm *comm)
-{
-	return comm && object_is_open(&comm->head);
-}
-
-static int coll_run(spmt_comm *comm, struct coll_call *c, spmt_stream stream)
-{
-	int rc;
-
-	c->moves = coll_moves(c->kind, comm->rank, comm->nranks, c->root, c->target);
-	c->src_blocks = c->moves.src_blocks ? (uint64_t)comm->nranks : 1;
-	c->dst_blocks = c->moves.dst_blocks ? (uint64_t)comm->nranks : 1;
-	rc = comm_is_open(comm) ? op_use(comm, c->what, c->type, &c->op, &c->factor) : 0;
-	if (!rc)
-		rc = coll_check(comm, c);
-	if (!rc && comm_is_open(comm))
-		rc = coll_plan_for(comm, c);
-	if (!rc && object_is_traced(&comm->head))
-		coll_trace(comm, c);
-	if (!rc && (comm->lane || !comm->stage))
-		rc = view_whole(comm, c->what);
-	if (!rc && comm_is_keyed(comm))
-		return coll_keyed(comm, c, stream);
-	return rc ? rc : coll_claimed(comm, c, stream);
-}
-
-int spmt_broadcast(spmt_comm *comm, void *dst, const void *src, size_t count, enum spmt_type type,
-	int root, spmt_stream stream)
-{
-	EXCLUSIVE(comm, __func__);
-	struct coll_call c = { "spmt_broadcast", COLL_BROADCAST, dst, src, count, type, SPMT_OP_SUM,
-		.root = root };
-	int rc = comm_enter_lane(comm, c.what);
-
-	if (!rc)
-		rc = coll_root(comm, &c);
-	if (rc)
-		return rc;
-	c.unread = comm->rank != root;
-	if (c.unread && !src)
-		c.src = dst;
-	return coll_run(comm, &c, stream);
-}
-
-/* To one rank: the others' dst is not looked at. */
-static int coll_to_root(spmt_comm *comm, struct coll_call *c, spmt_stream stream)
-{
-	int rc = comm_enter_lane(comm, c->what);
-
-	if (!rc)
-		rc = coll_root(comm, c);
-	if (rc)
-		return rc;
-	c->unwritten = comm->rank != c->root;
-	if (c->unwritten)
-		c->dst = NULL;
-	return coll_run(comm, c, stream);
-}
-
-int spmt_gather(spmt_comm *comm, void *dst, const void *src, size_t count, enum spmt_type type,
-	int root, spmt_stream stream)
-{
-	EXCLUSIVE(comm, __func__);
-	struct coll_call c = { "spmt_gather", COLL_GATHER, dst, src, count, type, SPMT_OP_SUM,
-		.root = root };
-
-	return coll_to_root(comm, &c, stream);
-}
-
-int spmt_reduce(spmt_comm *comm, void *dst, const void *src, size_t count, enum spmt_type type,
-	enum spmt_op op, int root, spmt_stream stream)
-{
-	EXCLUSIVE(comm, __func__);
-	struct coll_call c = { "spmt_reduce", COLL_REDUCE, dst, src, count, type, (int)op,
-		.root = root };
-
-	return coll_to_root(comm, &c, stream);
-}
-
-int spmt_scatter(spmt_comm *comm, void *dst, const void *src, size_t count, enum spmt_type type,
-	int root, spmt_stream stream)
-{
-	EXCLUSIVE(comm, __func__);
-	struct coll_call c = { "spmt_scatter", COLL_SCATTER, dst, src, count, type, SPMT_OP_SUM,
-		.root = root };
-	int rc = comm_enter_lane(comm, c.what);
-
-	if (!rc)
-		rc = coll_root(comm, &c);
-	if (rc)
-		return rc;
-	c.unread = comm->rank != root;
-	if (c.unread)
-		c.src = NULL;
-	return coll_run(comm, &c, stream);
-}
-
-int spmt_all_gather(spmt_comm *comm, void *dst, const void *src, size_t count, enum spmt_type type,
-	spmt_stream stream)
-{
-	EXCLUSIVE(comm, __func__);
-	struct coll_call c = { "spmt_all_gather", COLL_ALL_GATHER, dst, src, count, type,
-		SPMT_OP_SUM };
-	int rc = comm_enter_lane(comm, c.what);
-
-	return rc ? rc : coll_run(comm, &c, stream);
-}
-
-int spmt_all_to_all(spmt_comm *comm, void *dst, const void *src, size_t count, enum spmt_type type,
-	spmt_stream stream)
-{
-	EXCLUSIVE(comm, __func__);
-	struct coll_call c = { "spmt_all_to_all",
-		dst == src && count ? COLL_EXCHANGE : COLL_ALL_TO_ALL, dst, src, count, type,
-		SPMT_OP_SUM };
-	int rc = comm_enter_lane(comm, c.what);
-
-	return rc ? rc : coll_run(comm, &c, stream);
+	return comm_failed(comm, c->what, coll_queue(comm, c, stream_of(comm, stream)));
 }
 
 /* Checks the table, finds who sends here, and folds it, so that a rank with another table is
    detected. */
-static int permute_table(
-	const spmt_comm *comm, const char *what, const int *to, int *source, uint64_t *key)
+static int coll_permuted(const spmt_comm *comm, struct coll_call *c)
 {
+	const char *what = c->what;
+	const int *to = c->table;
+
 	if (!to)
 		return fail_call(-EINVAL, what, "rank %d: to is NULL", comm->rank);
-	*source = -1;
-	*key = 1;
+	c->root = -1;
+	c->to = 1;
 	for (int i = 0; i < comm->nranks; i++) {
 		if (to[i] != -1 && !comm_has_pe(comm, to[i]))
 			return fail_call(-EINVAL, what,
@@ -461,24 +337,144 @@ static int permute_table(
 					"rank %d: to[%d] and to[%d] both name rank %d", comm->rank,
 					j, i, to[i]);
 		if (to[i] == comm->rank)
-			*source = i;
-		*key = coll_fold(*key, (uint64_t)(int64_t)to[i]);
+			c->root = i;
+		c->to = coll_fold(c->to, (uint64_t)(int64_t)to[i]);
 	}
+	c->target = to[comm->rank];
 	return 0;
+}
+
+/* Which of the caller's buffers count on this rank. */
+static int coll_rooted(const spmt_comm *comm, struct coll_call *c, enum coll_among among)
+{
+	int rc = coll_root(comm, c);
+
+	if (rc || comm->rank == c->root)
+		return rc;
+	c->unread = among == COLL_ROOT_TO_ALL;
+	c->unwritten = among == COLL_ALL_TO_ROOT;
+	if (c->unwritten)
+		c->dst = NULL;
+	else if (c->kind == COLL_SCATTER)
+		c->src = NULL;
+	else if (!c->src)
+		c->src = c->dst;
+	return 0;
+}
+
+static int coll_sides(const spmt_comm *comm, struct coll_call *c)
+{
+	enum coll_among among = coll_kinds[c->kind].among;
+
+	if (among == COLL_ONE_TO_ONE)
+		return coll_permuted(comm, c);
+	return among == COLL_ALL_TO_EACH ? 0 : coll_rooted(comm, c, among);
+}
+
+/* What the caller has passed is as it has to be, and c->moves and what follows there is made of it. */
+static int coll_make(spmt_comm *comm, struct coll_call *c)
+{
+	int rc = coll_sides(comm, c);
+
+	if (rc)
+		return rc;
+	c->moves = coll_moves(c->kind, comm->rank, comm->nranks, c->root, c->target);
+	c->src_blocks = c->moves.src_blocks ? (uint64_t)comm->nranks : 1;
+	c->dst_blocks = c->moves.dst_blocks ? (uint64_t)comm->nranks : 1;
+	rc = op_use(comm, c->what, c->type, &c->op, &c->factor);
+	if (!rc)
+		rc = coll_check(comm, c);
+	if (!rc)
+		rc = coll_plan_for(comm, c);
+	if (!rc && object_is_traced(&comm->head))
+		coll_trace(comm, c);
+	if (!rc && (comm->lane || !comm->stage))
+		rc = view_whole(comm, c->what);
+	return rc;
+}
+
+static int coll_run(spmt_comm *comm, struct coll_call *c, spmt_stream stream)
+{
+	int rc = comm_begin_lane(comm, c->what);
+
+	if (rc)
+		return rc;
+	rc = coll_make(comm, c);
+	if (!rc)
+		rc = comm_is_keyed(comm) ? coll_keyed(comm, c, stream) : coll_held(comm, c, stream);
+	comm_end_lane(comm);
+	return rc;
+}
+
+int spmt_broadcast(spmt_comm *comm, void *dst, const void *src, size_t count, enum spmt_type type,
+	int root, spmt_stream stream)
+{
+	EXCLUSIVE(comm, __func__);
+	struct coll_call c = { "spmt_broadcast", COLL_BROADCAST, dst, src, count, type, SPMT_OP_SUM,
+		.root = root };
+
+	return coll_run(comm, &c, stream);
+}
+
+int spmt_gather(spmt_comm *comm, void *dst, const void *src, size_t count, enum spmt_type type,
+	int root, spmt_stream stream)
+{
+	EXCLUSIVE(comm, __func__);
+	struct coll_call c = { "spmt_gather", COLL_GATHER, dst, src, count, type, SPMT_OP_SUM,
+		.root = root };
+
+	return coll_run(comm, &c, stream);
+}
+
+int spmt_reduce(spmt_comm *comm, void *dst, const void *src, size_t count, enum spmt_type type,
+	enum spmt_op op, int root, spmt_stream stream)
+{
+	EXCLUSIVE(comm, __func__);
+	struct coll_call c = { "spmt_reduce", COLL_REDUCE, dst, src, count, type, (int)op,
+		.root = root };
+
+	return coll_run(comm, &c, stream);
+}
+
+int spmt_scatter(spmt_comm *comm, void *dst, const void *src, size_t count, enum spmt_type type,
+	int root, spmt_stream stream)
+{
+	EXCLUSIVE(comm, __func__);
+	struct coll_call c = { "spmt_scatter", COLL_SCATTER, dst, src, count, type, SPMT_OP_SUM,
+		.root = root };
+
+	return coll_run(comm, &c, stream);
+}
+
+int spmt_all_gather(spmt_comm *comm, void *dst, const void *src, size_t count, enum spmt_type type,
+	spmt_stream stream)
+{
+	EXCLUSIVE(comm, __func__);
+	struct coll_call c = { "spmt_all_gather", COLL_ALL_GATHER, dst, src, count, type,
+		SPMT_OP_SUM };
+
+	return coll_run(comm, &c, stream);
+}
+
+int spmt_all_to_all(spmt_comm *comm, void *dst, const void *src, size_t count, enum spmt_type type,
+	spmt_stream stream)
+{
+	EXCLUSIVE(comm, __func__);
+	struct coll_call c = { "spmt_all_to_all",
+		dst == src && count ? COLL_EXCHANGE : COLL_ALL_TO_ALL, dst, src, count, type,
+		SPMT_OP_SUM };
+
+	return coll_run(comm, &c, stream);
 }
 
 int spmt_permute(spmt_comm *comm, void *dst, const void *src, size_t count, enum spmt_type type,
 	const int *to, spmt_stream stream)
 {
 	EXCLUSIVE(comm, __func__);
-	struct coll_call c = { "spmt_permute", COLL_PERMUTE, dst, src, count, type, SPMT_OP_SUM };
-	int rc = comm_enter_lane(comm, c.what);
+	struct coll_call c = { "spmt_permute", COLL_PERMUTE, dst, src, count, type, SPMT_OP_SUM,
+		.table = to };
 
-	if (!rc)
-		rc = permute_table(comm, c.what, to, &c.root, &c.to);
-	if (!rc)
-		c.target = to[comm->rank];
-	return rc ? rc : coll_run(comm, &c, stream);
+	return coll_run(comm, &c, stream);
 }
 
 int spmt_reduce_scatter(spmt_comm *comm, void *dst, const void *src, size_t count,
@@ -487,9 +483,8 @@ int spmt_reduce_scatter(spmt_comm *comm, void *dst, const void *src, size_t coun
 	EXCLUSIVE(comm, __func__);
 	struct coll_call c = { "spmt_reduce_scatter", COLL_REDUCE_SCATTER, dst, src, count, type,
 		(int)op };
-	int rc = comm_enter_lane(comm, c.what);
 
-	return rc ? rc : coll_run(comm, &c, stream);
+	return coll_run(comm, &c, stream);
 }
 
 int spmt_all_reduce(spmt_comm *comm, void *dst, const void *src, size_t count, enum spmt_type type,
@@ -497,7 +492,6 @@ int spmt_all_reduce(spmt_comm *comm, void *dst, const void *src, size_t count, e
 {
 	EXCLUSIVE(comm, __func__);
 	struct coll_call c = { "spmt_all_reduce", COLL_ALL_REDUCE, dst, src, count, type, (int)op };
-	int rc = comm_enter_lane(comm, c.what);
 
-	return rc ? rc : coll_run(comm, &c, stream);
+	return coll_run(comm, &c, stream);
 }

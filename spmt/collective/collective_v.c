@@ -284,7 +284,7 @@ static int varied_moved(spmt_comm *comm, const struct varied *c, struct coll_in_
 	return coll_far(comm, &call, in);
 }
 
-static int varied_run(spmt_comm *comm, struct varied *c, spmt_stream stream)
+static int varied_queue(spmt_comm *comm, struct varied *c, spmt_stream stream)
 {
 	struct coll_in_stream in;
 	int rc = varied_check(comm, c);
@@ -296,16 +296,30 @@ static int varied_run(spmt_comm *comm, struct varied *c, spmt_stream stream)
 	if (!rc && !comm->stage)
 		rc = view_whole(comm, c->what);
 	if (!rc)
-		rc = comm_claim(comm, c->what);
+		rc = coll_begin(comm, stream_of(comm, stream), &in);
 	if (rc)
 		return rc;
-	rc = coll_begin(comm, stream_of(comm, stream), &in);
-	if (!rc) {
-		rc = comm->far.map ? varied_moved(comm, c, &in) : varied_kernels(comm, c, &in);
-		coll_end(comm, &in);
-	}
+	rc = comm->far.map ? varied_moved(comm, c, &in) : varied_kernels(comm, c, &in);
+	coll_end(comm, &in);
+	return rc;
+}
+
+static int varied_run(spmt_comm *comm, struct varied *c, spmt_stream stream)
+{
+	int rc = comm_begin(comm, c->what);
+
+	if (rc)
+		return rc;
+	rc = varied_given(comm, c->what, &c->dst);
+	if (!rc && c->kind == COLL_ALL_GATHER_V)
+		c->given = c->dst.counts[comm->rank];
+	else if (!rc)
+		rc = varied_given(comm, c->what, &c->src);
+	if (!rc)
+		rc = varied_queue(comm, c, stream);
+	rc = comm_failed(comm, c->what, rc);
 	comm_unclaim(comm);
-	return comm_failed(comm, c->what, rc);
+	return rc;
 }
 
 int spmt_all_gather_v(spmt_comm *comm, void *dst, const size_t *counts, const size_t *offsets,
@@ -315,13 +329,7 @@ int spmt_all_gather_v(spmt_comm *comm, void *dst, const size_t *counts, const si
 	struct varied c = { "spmt_all_gather_v", COLL_ALL_GATHER_V, type,
 		.dst = { "dst", "counts", "offsets", (uintptr_t)dst, counts, offsets },
 		.src = { .name = "src", .at = (uintptr_t)src } };
-	int rc = comm_enter(comm, c.what);
 
-	if (!rc)
-		rc = varied_given(comm, c.what, &c.dst);
-	if (rc)
-		return rc;
-	c.given = counts[comm->rank];
 	return varied_run(comm, &c, stream);
 }
 
@@ -335,11 +343,6 @@ int spmt_all_to_all_v(spmt_comm *comm, void *dst, const size_t *dst_counts,
 			dst_offsets },
 		.src = { "src", "src_counts", "src_offsets", (uintptr_t)src, src_counts,
 			src_offsets } };
-	int rc = comm_enter(comm, c.what);
 
-	if (!rc)
-		rc = varied_given(comm, c.what, &c.dst);
-	if (!rc)
-		rc = varied_given(comm, c.what, &c.src);
-	return rc ? rc : varied_run(comm, &c, stream);
+	return varied_run(comm, &c, stream);
 }

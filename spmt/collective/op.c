@@ -126,22 +126,19 @@ static int op_place(spmt_comm *comm, const char *what, struct comm_op **place)
 		comm->rank, OP_PLACES);
 }
 
-int spmt_op_premul_create(spmt_comm *comm, enum spmt_type type, const void *scalar,
+static int op_create(spmt_comm *comm, const char *what, enum spmt_type type, const void *scalar,
 	enum spmt_scalar where, enum spmt_op *op)
 {
-	EXCLUSIVE(comm, __func__);
 	struct comm_op *place = NULL;
 	uint32_t number = 0;
-	int rc = comm_enter_lane(comm, __func__);
+	int rc = op ? 0 : fail_call(-EINVAL, what, "rank %d: op is NULL", comm->rank);
 
-	if (!rc && !op)
-		rc = fail_call(-EINVAL, __func__, "rank %d: op is NULL", comm->rank);
 	if (!rc)
-		rc = op_arguments(comm, __func__, type, scalar, where);
+		rc = op_arguments(comm, what, type, scalar, where);
 	if (!rc)
-		rc = comm_failed(comm, __func__, op_number(comm, &number));
+		rc = comm_failed(comm, what, op_number(comm, &number));
 	if (!rc)
-		rc = op_place(comm, __func__, &place);
+		rc = op_place(comm, what, &place);
 	if (rc)
 		return rc;
 	place->type = type;
@@ -155,24 +152,44 @@ int spmt_op_premul_create(spmt_comm *comm, enum spmt_type type, const void *scal
 	return 0;
 }
 
-int spmt_op_destroy(spmt_comm *comm, enum spmt_op op)
+int spmt_op_premul_create(spmt_comm *comm, enum spmt_type type, const void *scalar,
+	enum spmt_scalar where, enum spmt_op *op)
 {
 	EXCLUSIVE(comm, __func__);
-	struct comm_op *made;
-	uint32_t number;
 	int rc = comm_enter_lane(comm, __func__);
 
 	if (rc)
 		return rc;
+	rc = op_create(comm, __func__, type, scalar, where, op);
+	comm_left_lane(comm);
+	return rc;
+}
+
+static int op_drop(spmt_comm *comm, const char *what, enum spmt_op op)
+{
+	struct comm_op *made;
+	uint32_t number = (uint32_t)op;
+
 	if ((unsigned)op <= SPMT_OP_AVG)
-		return fail_call(-EINVAL, __func__, "rank %d: op %s is not one that was made",
+		return fail_call(-EINVAL, what, "rank %d: op %s is not one that was made",
 			comm->rank, op_name((uint64_t)op));
-	made = op_find(comm, (uint32_t)op);
+	made = op_find(comm, number);
 	if (!made)
-		return op_unknown(comm, __func__, (int)op);
-	number = (uint32_t)op;
+		return op_unknown(comm, what, (int)op);
 	if (!atomic_compare_exchange_strong(
 		    &made->number, &number, 0)) /* another thread was first */
-		return op_unknown(comm, __func__, (int)op);
+		return op_unknown(comm, what, (int)op);
 	return 0;
+}
+
+int spmt_op_destroy(spmt_comm *comm, enum spmt_op op)
+{
+	EXCLUSIVE(comm, __func__);
+	int rc = comm_enter_lane(comm, __func__);
+
+	if (rc)
+		return rc;
+	rc = op_drop(comm, __func__, op);
+	comm_left_lane(comm);
+	return rc;
 }

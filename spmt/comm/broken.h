@@ -7,6 +7,9 @@
 
 #include "comm.h"
 
+/* How long collectives in a broken world may take to end. */
+#define COMM_BROKEN_NS 5000000000ll
+
 /*
  * Whether the comm of `control` is broken, and why. If the memory has been overwritten, waits up
  * to most_ns for a report of the rendezvous; if none comes, the overwriting is the cause, and

@@ -5,12 +5,14 @@
 #include <errno.h>
 #include <sched.h>
 #include <string.h>
+#include <time.h>
 
 #include "broken.h"
 #include "record.h"
 #include "spmt/control/exclusive.h"
 #include "spmt/control/trace.h"
 #include "src/base/log.h"
+#include "src/base/process.h"
 #include "src/base/status.h"
 
 int comm_enter_any(const spmt_comm *comm, const char *what)
@@ -75,9 +77,8 @@ void comm_unvisited(spmt_comm *comm)
 
 int comm_busy(const spmt_comm *comm, const char *what, const char *other)
 {
-	return fail_call(-EBUSY, what,
-		"rank %d: another thread is in %s on this comm, whose calls come one at a time",
-		comm->rank, other);
+	return fail_call(-EBUSY, what, "rank %d: another thread is in %s on this %s", comm->rank,
+		other, comm->lane ? "lane" : "comm, whose calls come one at a time");
 }
 
 /* With SPMT_CHECK: fails if another thread is inside a call on this comm. */
@@ -147,26 +148,85 @@ int comm_failed(const spmt_comm *comm, const char *what, int rc)
 	return fail_call(rc, what, "rank %d: %s", comm->rank, cause);
 }
 
-int comm_claim(spmt_comm *comm, const char *what)
+/* Of a comm that is visited. */
+static int comm_claim(spmt_comm *comm, const char *what)
 {
-	const char *other = NULL;
+	const char *other;
 
-	while (UNLIKELY(!atomic_compare_exchange_strong_explicit(
-		&comm->inside, &other, what, memory_order_acquire, memory_order_relaxed))) {
+	while ((other = object_claim(&comm->head, what))) {
+		int rc = comm_enter_any(comm, what);
+
+		if (rc)
+			return rc;
 		if (other != world_joining)
 			return comm_busy(comm, what, other);
 		/* It was found, so all ranks have come, and its spmt_init is about to return. */
-		other = NULL;
 		sched_yield();
 	}
 	return 0;
 }
 
+/* Reads of the comm only what is there for good until it is claimed: another thread may be ending it. */
+static inline bool comm_begin_quickly(spmt_comm *comm, const char *what)
+{
+	if (!LIKELY(comm && object_is_live(&comm->head) && !object_claim(&comm->head, what)))
+		return false;
+	if (LIKELY(comm_quick(comm)))
+		return true;
+	comm_unclaim(comm);
+	return false;
+}
+
+/* A lane stays visited instead. */
+static int comm_begin_slowly(spmt_comm *comm, const char *what, bool lanes)
+{
+	int rc = comm_visit(comm, what);
+
+	if (rc)
+		return rc;
+	rc = lanes ? comm_refuse_lane(comm, what) : comm_refuse(comm, what);
+	if (!rc && comm->lane)
+		return 0;
+	if (!rc)
+		rc = comm_claim(comm, what);
+	comm_left(comm);
+	return rc;
+}
+
 int comm_begin(spmt_comm *comm, const char *what)
 {
-	int rc = comm_enter(comm, what);
+	return LIKELY(comm_begin_quickly(comm, what)) ? 0 : comm_begin_slowly(comm, what, false);
+}
 
-	return LIKELY(!rc) ? comm_claim(comm, what) : rc;
+int comm_begin_lane(spmt_comm *comm, const char *what)
+{
+	return LIKELY(comm_begin_quickly(comm, what)) ? 0 : comm_begin_slowly(comm, what, true);
+}
+
+/* What others do in a broken comm is let out first. */
+static int comm_claim_any(spmt_comm *comm, const char *what)
+{
+	const struct timespec slice = { .tv_nsec = 100000 };
+	int64_t until = process_now() + COMM_BROKEN_NS;
+	int rc;
+
+	while ((rc = comm_claim(comm, what)) == -EBUSY && comm_is_broken(comm) &&
+		process_now() < until)
+		nanosleep(&slice, NULL);
+	return rc;
+}
+
+int comm_begin_any(spmt_comm *comm, const char *what)
+{
+	int rc = comm_visit(comm, what);
+
+	if (rc)
+		return rc;
+	rc = comm_refuse(comm, what);
+	if (!comm->lane && (!rc || comm_is_broken(comm)))
+		rc = comm_claim_any(comm, what);
+	comm_left(comm);
+	return rc;
 }
 
 /* ---- the tree of a rank's comms --------------------------------------------------------------- */

@@ -22,11 +22,10 @@ struct spmt_comm {
 	bool pending;			   /* some link has NBI work */
 	bool streamed, streamed_own, lost; /* work in some stream; in its own; in one that may go */
 	struct fifo *fifo;		   /* what kernels post (spmt/proxy); NULL: none can */
-	struct queues *queues;	    /* of copy engines that kernels feed (spmt/proxy); NULL: none */
-	int dev, nlanes;	    /* library areas for its lanes; 0: these meet on the host */
-	uint64_t epoch;		    /* meetings so far */
-	void *meeting_state;	    /* the row's own */
-	const char *_Atomic inside; /* the meeting or collective that a thread is in; NULL: none */
+	struct queues *queues; /* of copy engines that kernels feed (spmt/proxy); NULL: none */
+	int dev, nlanes;       /* library areas for its lanes; 0: these meet on the host */
+	uint64_t epoch;	       /* meetings so far */
+	void *meeting_state;   /* the row's own */
 	struct world *world;
 	spmt_comm *next_here; /* of the world, in this process; guarded by its lock */
 	struct slot *slot;
@@ -95,7 +94,7 @@ static inline int comm_enter(const spmt_comm *comm, const char *what)
 {
 	return comm_quick(comm) ? 0 : comm_refuse(comm, what);
 }
-int comm_refuse_lane(const spmt_comm *comm, const char *what) __attribute__((cold)); /* keyed.h */
+int comm_refuse_lane(const spmt_comm *comm, const char *what) __attribute__((cold));
 /* As comm_enter for calls that work in a broken world, too. */
 int comm_enter_any(const spmt_comm *comm, const char *what);
 int comm_refuse_pe(const spmt_comm *comm, const char *what, int pe) __attribute__((cold));
@@ -120,16 +119,17 @@ static inline void comm_left(spmt_comm *comm)
 }
 void comm_unvisited(spmt_comm *comm); /* waits until nobody is in it; it is no longer live */
 
-/* Two threads in collectives of one comm would both count as its rank. -EBUSY: another thread is
-   in one, and is not disturbed. The claim lasts from the call's first step to its last. */
-int comm_claim(spmt_comm *comm, const char *what);
+/* Two threads in collectives of one comm would both count as its rank. A claim (object_claim) lasts from a call's first step to its last, and
+   that of who ends the comm for good: who gets it, and finds the comm live, has one that stays. */
 static inline void comm_unclaim(spmt_comm *comm)
 {
-	atomic_store_explicit(&comm->inside, NULL, memory_order_release);
+	atomic_store_explicit(&comm->head.inside, NULL, memory_order_release);
 }
 int comm_busy(const spmt_comm *comm, const char *what, const char *other) __attribute__((cold));
-/* The beginning of a public call that is a collective: comm_enter and comm_claim. */
+/* The beginning of a public call that is a collective: as comm_enter, and claims the comm. -EBUSY: another thread is in a call, and is not disturbed. */
 int comm_begin(spmt_comm *comm, const char *what);
+int comm_begin_lane(spmt_comm *comm, const char *what); /* keyed.h */
+int comm_begin_any(spmt_comm *comm, const char *what);	/* of a broken comm, too */
 /* rc < 0: puts function and rank before the sentence of a lower layer, which knows neither. */
 int comm_failed(const spmt_comm *comm, const char *what, int rc);
 

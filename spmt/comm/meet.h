@@ -41,7 +41,7 @@ enum meet_op {
 /*
  * agree(): every collective step ends here. All ranks leave with the same result: 0; a status that
  * some rank brought, with its sentence; SPMT_ERR_MISMATCH; or what broke the world, a missed
- * deadline included. mine->status < 0: the sentence is the calling thread's. The caller has claimed the comm (comm_claim)
+ * deadline included. mine->status < 0: the sentence is the calling thread's. The caller has claimed the comm (comm_begin)
  * from its first step to its last, or nobody else knows it.
  */
 int meet(spmt_comm *comm, const struct meet_record *mine);

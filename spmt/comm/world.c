@@ -231,14 +231,23 @@ static int world_admit(struct world *w, int rank, int nranks)
 	return rc;
 }
 
-static int world_claim(struct table *t, struct world *w, int rank, int nranks, spmt_comm **comm)
+spmt_comm *world_comm_take(void)
+{
+	spmt_comm *comm = object_take(&table()->comms, sizeof(*comm));
+
+	if (comm)
+		atomic_store(&comm->head.inside, world_joining);
+	return comm;
+}
+
+static int world_claim(struct world *w, int rank, int nranks, spmt_comm **comm)
 {
 	int rc = world_admit(w, rank, nranks);
 	spmt_comm *c;
 
 	if (rc)
 		return rc;
-	c = object_take(&t->comms, sizeof(*c));
+	c = world_comm_take();
 	if (!c)
 		return fail_call(-ENOMEM, "spmt_init", "rank %d: out of memory for a comm", rank);
 	c->rank = rank;
@@ -280,7 +289,7 @@ int world_join(const struct uid *uid, int rank, int nranks, spmt_comm **comm)
 	if (!w)
 		rc = world_make(t, uid, nranks, &w);
 	if (!rc)
-		rc = world_claim(t, w, rank, nranks, comm);
+		rc = world_claim(w, rank, nranks, comm);
 	if (rc && w && !w->members)
 		world_drop(w);
 	else if (rc && w && world_making(w))
@@ -304,11 +313,6 @@ void world_post_failure(const struct uid *uid, int code)
 }
 
 /* ---- comms of the process -------------------------------------------------------------------- */
-
-spmt_comm *world_comm_take(void)
-{
-	return object_take(&table()->comms, sizeof(spmt_comm));
-}
 
 void world_comm_give(spmt_comm *comm)
 {

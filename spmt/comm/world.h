@@ -105,9 +105,10 @@ int world_hold(const char *what, const struct uid *uid, int nranks, struct world
 void world_release(struct world *world);
 /* Makes comm visible to spmt_comm_by_* as soon as its world is found, or takes it back. */
 void world_publish(spmt_comm *comm);
-extern const char world_joining[]; /* whose claim a comm has until spmt_init returns */
+extern const char world_joining
+	[]; /* whose claim a comm has until it is complete: a world's, until spmt_init returns */
 void world_unpublish(spmt_comm *comm);
-/* A comm split from another: busy and empty, NULL: no memory; and back. */
+/* A comm: busy, claimed and empty, NULL: no memory; and back. */
 spmt_comm *world_comm_take(void);
 void world_comm_give(spmt_comm *comm);
 /* From here on the comm breaks together with its world, at once if that is broken; until it is

@@ -35,8 +35,10 @@ struct object_looks {
 struct object {
 	_Atomic uint32_t state;
 	_Atomic uint32_t visitors; /* calls under way that may run beside finalize */
-	struct object *next;	   /* while free */
-	_Atomic uintptr_t owner;   /* a thread that has it, in this call; exclusive.h */
+	/* A comm: the one call that has claimed it. NULL: none has, and it is live, or kept for work that outlives it. */
+	const char *_Atomic inside;
+	struct object *next;	 /* while free */
+	_Atomic uintptr_t owner; /* a thread that has it, in this call; exclusive.h */
 	const char *_Atomic owner_call;
 	_Atomic bool local;	   /* a buffer: its rank's alone, as long as it was one */
 	struct object_looks looks; /* where the state is CHECKED */
@@ -68,6 +70,16 @@ static inline bool object_is_open(const struct object *p)
 static inline bool object_is_visited(struct object *p)
 {
 	return atomic_fetch_add(&p->visitors, 0) != 0;
+}
+
+/* NULL: claimed, until `inside` is NULL again; else the call that has claimed it. */
+static inline const char *object_claim(struct object *p, const char *call)
+{
+	const char *other = NULL;
+
+	atomic_compare_exchange_strong_explicit(
+		&p->inside, &other, call, memory_order_acquire, memory_order_relaxed);
+	return other;
 }
 
 /* Nor is it where this address never was an object's. */

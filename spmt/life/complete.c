@@ -187,9 +187,8 @@ static int complete_held(spmt_comm *comm, const char *what, spmt_stream stream,
 	void (*fn)(void *arg, int code), void *arg, struct completion **queued)
 {
 	LANE_HOLD(comm);
-	int rc = keyed_ended(comm, lane_held, what);
 
-	return rc ? rc : comm_failed(comm, what, complete_in(comm, what, stream, fn, arg, queued));
+	return comm_failed(comm, what, complete_in(comm, what, stream, fn, arg, queued));
 }
 
 static int complete_call(spmt_comm *comm, const char *what, spmt_stream stream,
@@ -201,9 +200,13 @@ static int complete_call(spmt_comm *comm, const char *what, spmt_stream stream,
 	if (rc)
 		return rc;
 	if (!fn)
-		return fail_call(-EINVAL, what, "rank %d: fn is NULL", comm->rank);
-	return comm_is_keyed(comm) ? keyed_call(comm, what, stream, fn, arg)
-				   : complete_held(comm, what, stream, fn, arg, queued);
+		rc = fail_call(-EINVAL, what, "rank %d: fn is NULL", comm->rank);
+	else if (comm_is_keyed(comm))
+		rc = keyed_call(comm, what, stream, fn, arg);
+	else
+		rc = complete_held(comm, what, stream, fn, arg, queued);
+	comm_left_lane(comm);
+	return rc;
 }
 
 /* fn may make calls on the comm, which come one at a time: it is called when this one is through with it. */

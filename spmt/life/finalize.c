@@ -2,9 +2,7 @@
 /* The teardown, written once: of a comm, however far it got, and of those split from it. */
 #include "finalize.h"
 
-#include <errno.h>
-#include <time.h>
-
+#include "claim.h"
 #include "complete.h"
 #include "lane.h"
 #include "peer.h"
@@ -181,6 +179,8 @@ void comm_destroy(spmt_comm *comm)
 		tree_hand_over(comm);
 	else if (!comm->parent)
 		world_defer(comm);
+	else
+		claim_drop(comm);
 }
 
 /* A failure that broke a split comm is not a failure of its parent. One that is closed has ended before, but for work of the user's. */
@@ -218,115 +218,18 @@ static void finalize_deadline(spmt_comm *comm)
 		atomic_store(&comm->timeout_ms, MIN_OF(ms + 50, TIMEOUT_MOST));
 }
 
-const char comm_ending[] = "spmt_finalize";
-
-/* Of a lane this keeps off who else ends it: its callers are let out when it is closed. A part that is closed has its memory kept for
-   work that goes on. */
-static bool claims_too(const spmt_comm *comm)
-{
-	return comm->lane || object_is_open(&comm->head);
-}
-
-/* Another thread takes it down: nothing else of it may be looked at. */
-static bool is_ending(const spmt_comm *comm)
-{
-	return atomic_load(&comm->inside) == comm_ending;
-}
-
-/* NULL, and it is claimed; else the call that another thread is in. */
-static const char *claim_to_end(spmt_comm *comm)
-{
-	const char *other = NULL;
-
-	if (claims_too(comm))
-		atomic_compare_exchange_strong(&comm->inside, &other, comm_ending);
-	return other;
-}
-
-/* The comm with its parts and lanes, or none. *soon: that other call ends by itself, as in a broken comm. */
-static const char *tree_try(spmt_comm *root, bool *soon)
+/* Calls on lanes may come at once. */
+static int end_alone(spmt_comm *comm, struct object **exclusive)
 {
 	const char *other;
-	spmt_comm *c;
 
-	pthread_mutex_lock(&root->slot->lock);
-	c = comm_tree_first(root);
-	while (!(other = claim_to_end(c)) && c != root)
-		c = comm_tree_next(c);
-	*soon = other && other != comm_ending &&
-		(other == world_joining || atomic_load(&c->control->stop));
-	for (spmt_comm *done = comm_tree_first(root); other && done != c;
-		done = comm_tree_next(done))
-		if (claims_too(done))
-			comm_unclaim(done);
-	pthread_mutex_unlock(&root->slot->lock);
-	return other;
-}
-
-/* Where it is broken the collectives of other threads are let out first. */
-static int tree_claim(spmt_comm *root)
-{
-	const struct timespec slice = { .tv_nsec = 100000 };
-	int64_t until = process_now() + COMM_BROKEN_NS;
-	const char *other;
-	bool soon;
-
-	while ((other = tree_try(root, &soon)) && soon && process_now() < until)
-		nanosleep(&slice, NULL);
-	return other ? comm_busy(root, comm_ending, other) : 0;
-}
-
-/* Else nobody could tell when that work has ended, and the streams may go then. */
-int comm_held_back(spmt_comm *comm, const char *what)
-{
-	spmt_comm *c;
-	bool held;
-
-	if (comm_is_broken(comm))
+	if (comm->lane)
 		return 0;
-	pthread_mutex_lock(&comm->slot->lock);
-	c = comm_tree_first(comm);
-	while (!(held = !is_ending(c) && streams_held_back(c)) && c != comm)
-		c = comm_tree_next(c);
-	pthread_mutex_unlock(&comm->slot->lock);
-	if (!held)
-		return 0;
-	return fail_call(-EBUSY, what,
-		"rank %d: a registered stream has work from before it was captured: end the capture first",
-		comm->rank);
-}
-
-int comm_ends(spmt_comm *comm, const char *what)
-{
-	const char *other = NULL;
-
-	pthread_mutex_lock(&comm->slot->lock);
-	for (spmt_comm *c = comm->lane ? comm : comm_tree_first(comm); !other;
-		c = comm_tree_next(c)) {
-		if (claims_too(c) && (is_ending(c) || !atomic_load(&c->control->stop)))
-			other = atomic_load(&c->inside);
-		if (c == comm)
-			break;
-	}
-	pthread_mutex_unlock(&comm->slot->lock);
-	return other ? comm_busy(comm, what, other) : comm_held_back(comm, what);
-}
-
-static int end_claim(spmt_comm *comm, struct object **exclusive)
-{
-	const char *other;
-	bool broken;
-	int rc;
-
 	comm_look(comm);
 	comm_inherit(comm);
-	broken = comm_is_broken(comm);
 	*exclusive = exclusive_begin(&comm->head, comm_ending);
 	other = exclusive_other(&comm->head);
-	rc = other && !broken ? comm_busy(comm, comm_ending, other) : 0;
-	if (!rc && !broken)
-		rc = comm_held_back(comm, comm_ending);
-	return rc ? rc : tree_claim(comm);
+	return other && !comm_is_broken(comm) ? comm_busy(comm, comm_ending, other) : 0;
 }
 
 /* Until it is claimed another thread may end it. */
@@ -338,11 +241,23 @@ static int end_begin(spmt_comm *comm, struct object **exclusive)
 		return rc;
 	rc = comm_not_inside(comm, comm_ending);
 	if (!rc)
-		rc = comm->lane ? lane_claim(comm) : end_claim(comm, exclusive);
-	comm_left(comm);
+		rc = end_alone(comm, exclusive);
+	if (!rc)
+		rc = claim_tree(comm, comm_ending);
 	if (rc)
 		exclusive_end(exclusive);
+	comm_left(comm);
 	return rc;
+}
+
+/* Memory that another process has mapped is not given back under it. */
+static int tree_detach(spmt_comm *root)
+{
+	if (tree_close(root)) {
+		parts_release(root);
+		comm_unmap(root);
+	}
+	return meet(root, &(struct meet_record){ .op = MEET_DETACHED });
 }
 
 int spmt_finalize(spmt_comm *comm)
@@ -357,8 +272,11 @@ int spmt_finalize(spmt_comm *comm)
 
 	if (rc)
 		return rc;
-	if (comm->lane)
-		return lane_finalize(comm);
+	if (comm->lane) {
+		rc = keyed_settle(comm, comm_ending);
+		comm_destroy(comm);
+		return rc;
+	}
 	broken = comm_is_broken(comm);
 	record.status = tree_quiet(comm);
 	if (!broken) {
@@ -376,14 +294,8 @@ int spmt_finalize(spmt_comm *comm)
 	exclusive_end(&exclusive);
 	if (!comm->parent)
 		world_unpublish(comm);
-	if (!broken && !rc && comm_spans_processes(comm)) {
-		/* Memory that another process has mapped is not given back under it. */
-		if (tree_close(comm)) {
-			parts_release(comm);
-			comm_unmap(comm);
-		}
-		rc = meet(comm, &(struct meet_record){ .op = MEET_DETACHED });
-	}
+	if (!broken && !rc && comm_spans_processes(comm))
+		rc = tree_detach(comm);
 	comm_destroy(comm);
 	trace_flush();
 	if (rc || !found)

@@ -498,13 +498,11 @@ int spmt_init(const struct spmt_attr *attr, spmt_comm **comm)
 	peers_reach(c, &linked);
 	/* Published before the last agreement, because nothing that can fail may follow it. The first to return from it makes all
 	   others visible to look-ups, even one still returning. */
-	(void)comm_claim(c, world_joining);
 	world_publish(c);
 	rc = meet(c, &linked);
 	if (rc)
 		goto err;
 	peers_reached(c, c, NULL);
-	comm_unclaim(c);
 	atomic_store_explicit(&c->world->found, true, memory_order_release);
 	*comm = c;
 	trace_span(&(struct trace_event){ .name = "spmt_init",
@@ -516,6 +514,7 @@ int spmt_init(const struct spmt_attr *attr, spmt_comm **comm)
 		.peer = -1,
 		.init = true });
 	report_world(c, begin);
+	comm_unclaim(c); /* from here on who has found it may end it */
 	return 0;
 err:
 	world_unpublish(c);

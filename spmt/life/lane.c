@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <time.h>
 
-#include "finalize.h"
+#include "claim.h"
 #include "split.h"
 #include "spmt/calls/keyed.h"
 #include "spmt/calls/view.h"
@@ -197,9 +197,13 @@ static spmt_comm *handle_begin(spmt_comm *parent, struct comm_lane *lane)
 
 static int handle_make(spmt_comm *parent, struct comm_lane *lane, spmt_comm **out)
 {
-	spmt_comm *comm = handle_begin(parent, lane);
+	spmt_comm *comm;
 	int rc = 0;
 
+	/* it is misuse, and this sees it where the others are waited for */
+	if (atomic_load(&parent->head.inside) == comm_ending)
+		return comm_busy(parent, "spmt_lane", comm_ending);
+	comm = handle_begin(parent, lane);
 	if (!comm)
 		return fail(-ENOMEM, "out of memory for a lane");
 	if (parent->nlanes)
@@ -210,6 +214,7 @@ static int handle_make(spmt_comm *parent, struct comm_lane *lane, spmt_comm **ou
 	}
 	tree_add(comm);
 	comm_set_live(comm);
+	comm_unclaim(comm);
 	*out = comm;
 	return 0;
 }
@@ -367,7 +372,8 @@ void lane_leave(spmt_comm *comm)
 
 #define VISIT_NS 100000000ll /* calls that wait for nobody take less */
 
-/* A call that another thread was in when the lane was closed may queue yet; or its kernel waits for ranks that come no more. */
+/* A call that another thread was in when the lane was closed may queue yet; or its kernel waits for ranks that come no more. What it
+   has queued is there once it is seen to have left, so that is looked at first. */
 void lane_settle(spmt_comm *comm)
 {
 	const struct timespec slice = { .tv_nsec = 50000 };
@@ -375,12 +381,14 @@ void lane_settle(spmt_comm *comm)
 	struct comm_lane *lane = comm->lane;
 
 	for (;;) {
+		bool visited = object_is_visited(&comm->head);
+
 		if (lane_drain(lane, comm->rank, 0)) {
 			lane_abandon(comm);
 			lane_unstream(lane, comm->rank);
 			lane_drain(lane, comm->rank, -1);
 		}
-		if (!object_is_visited(&comm->head))
+		if (!visited)
 			return;
 		if (process_now() >= until && !lane_is_broken(lane))
 			lane_abandon(comm);
@@ -403,19 +411,4 @@ void lane_release(spmt_comm *comm)
 	pinned_return(comm); /* a lane that breaks meanwhile writes its stop word */
 	tree_remove(comm);   /* from here on its world may end */
 	world_comm_give(comm);
-}
-
-int lane_claim(spmt_comm *comm)
-{
-	int rc = comm_held_back(comm, comm_ending);
-
-	return rc ? rc : comm_claim(comm, comm_ending);
-}
-
-int lane_finalize(spmt_comm *comm)
-{
-	int rc = keyed_settle(comm, comm_ending);
-
-	comm_destroy(comm);
-	return rc;
 }

@@ -14,9 +14,6 @@ int lane_tables_open(spmt_comm *comm);
 /* The last rank of a part has ended it. */
 void lane_forget(const spmt_comm *comm);
 
-/* spmt_finalize of a lane: claims it to its end, if it may end; then ends it. */
-int lane_claim(spmt_comm *comm);
-int lane_finalize(spmt_comm *comm);
 /* Steps that have not ended by now fail, and functions are called, before this returns. */
 void lane_settle(spmt_comm *comm);
 /* Breaks the lane: the rank has ended it, with work of it still to come. Its key must not name what is left, which ends with its world. */

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "finalize.h"
+#include "claim.h"
 #include "spmt/calls/keyed.h"
 #include "spmt/comm/comm.h"
 #include "spmt/comm/gather.h"
@@ -492,23 +492,51 @@ static int finalize_apart(int n, spmt_comm *const *comms)
 	return 0;
 }
 
-/* The others would wait for one that cannot be finalized. */
-static int finalize_check(int n, spmt_comm *const *comms)
+static const char ends_all[] = "spmt_finalize_all";
+
+static int end_look(spmt_comm *const *comms, int i)
+{
+	int rc = comm_not_inside(comms[i], ends_all);
+
+	if (!rc)
+		rc = check_twice(ends_all, i, comms);
+	return rc ? rc : claim_look(comms[i], ends_all);
+}
+
+static int end_claim(spmt_comm *const *comms, int i)
+{
+	int rc = claim_tree(comms[i], ends_all);
+
+	if (!rc)
+		claim_drop(comms[i]);
+	return rc;
+}
+
+static int ends_check(int n, spmt_comm *const *comms, int (*check)(spmt_comm *const *comms, int i))
 {
 	for (int i = 0; i < n; i++) {
-		int rc = comms[i] ? comm_enter_any(comms[i], "spmt_finalize_all")
-				  : fail_call(-EINVAL, "spmt_finalize_all", "comms[%d] is NULL", i);
+		int rc = comms[i] ? comm_visit(comms[i], ends_all)
+				  : fail_call(-EINVAL, ends_all, "comms[%d] is NULL", i);
 
-		if (!rc)
-			rc = comm_not_inside(comms[i], "spmt_finalize_all");
-		if (!rc)
-			rc = check_twice("spmt_finalize_all", i, comms);
-		if (!rc)
-			rc = comm_ends(comms[i], "spmt_finalize_all");
+		if (rc)
+			return rc;
+		rc = check(comms, i);
+		comm_left(comms[i]);
 		if (rc)
 			return rc;
 	}
-	return finalize_apart(n, comms);
+	return 0;
+}
+
+/* The others would wait for one that cannot be finalized. A claim refuses other threads' calls, so that none is made where a look is
+   enough to refuse this one. */
+static int finalize_check(int n, spmt_comm *const *comms)
+{
+	int rc = ends_check(n, comms, end_look);
+
+	if (!rc)
+		rc = finalize_apart(n, comms);
+	return rc ? rc : ends_check(n, comms, end_claim);
 }
 
 int spmt_finalize_all(int n, spmt_comm *const *comms)

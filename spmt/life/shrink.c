@@ -14,7 +14,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "finalize.h"
+#include "claim.h"
 #include "spmt/bootstrap/bootstrap.h"
 #include "spmt/comm/broken.h"
 #include "spmt/comm/comm.h"
@@ -194,13 +194,8 @@ static int intact(const spmt_comm *comm)
 		comm->rank, cause.sentence);
 }
 
-static int shrink_check(
-	const spmt_comm *comm, const spmt_uid *next, const int *rank, const int *nranks)
+static int shrink_check(spmt_comm *comm, const spmt_uid *next, const int *rank, const int *nranks)
 {
-	int rc = comm_enter_any(comm, "spmt_shrink");
-
-	if (rc)
-		return rc;
 	if (comm->lane)
 		return fail_call(SPMT_ERR_UNSUPPORTED, "spmt_shrink",
 			"rank %d: a lane has no survivors, its key names a new one", comm->rank);
@@ -303,26 +298,27 @@ static int shrink_claim(spmt_comm *comm)
 	int64_t until = process_now() + COMM_BROKEN_NS;
 	const char *other;
 
-	while ((other = atomic_load(&comm->inside)) && other != what && other != comm_ending &&
+	while ((other = object_claim(&comm->head, what)) && other != what && other != comm_ending &&
 		process_now() < until)
 		nanosleep(&slice, NULL);
-	return other ? comm_busy(comm, what, other) : comm_claim(comm, what);
+	return other ? comm_busy(comm, what, other) : 0;
 }
 
-/* Checked again once it is claimed: another thread may have ended it, and a next comm be at its place. */
 int spmt_shrink(spmt_comm *comm, spmt_uid *next, int *rank, int *nranks)
 {
 	TRACED(comm, __func__);
 	UNCANCELLED;
-	int rc = shrink_check(comm, next, rank, nranks);
+	int rc = comm_visit(comm, "spmt_shrink");
 
-	if (!rc)
-		rc = shrink_claim(comm);
 	if (rc)
 		return rc;
 	rc = shrink_check(comm, next, rank, nranks);
 	if (!rc)
-		rc = shrink_claimed(comm, next, rank, nranks);
+		rc = shrink_claim(comm);
+	comm_left(comm); /* claimed, it stays */
+	if (rc)
+		return rc;
+	rc = shrink_claimed(comm, next, rank, nranks);
 	comm_unclaim(comm);
 	return rc;
 }

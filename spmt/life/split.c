@@ -386,6 +386,20 @@ static int split_linked(spmt_comm *parent, const struct group *group, spmt_comm 
 	return rc;
 }
 
+/* At once for who ends the tree: it finds both claimed, or neither. */
+static void split_begins(spmt_comm *parent, spmt_comm *comm)
+{
+	pthread_mutex_t *lock = &parent->slot->lock;
+
+	pthread_mutex_lock(lock);
+	if (comm) {
+		comm_set_live(comm);
+		comm_unclaim(comm);
+	}
+	comm_unclaim(parent);
+	pthread_mutex_unlock(lock);
+}
+
 int spmt_split(spmt_comm *parent, int color, int key, spmt_comm **out)
 {
 	UNCANCELLED;
@@ -407,13 +421,10 @@ int spmt_split(spmt_comm *parent, int color, int key, spmt_comm **out)
 	if (!rc)
 		rc = split_linked(parent, &group, comm);
 	group_drop(&group);
-	if (rc) {
+	if (rc)
 		comm_destroy(comm);
-	} else {
-		if (comm)
-			comm_set_live(comm);
+	else
 		*out = comm;
-	}
-	comm_unclaim(parent);
+	split_begins(parent, rc ? NULL : comm);
 	return rc;
 }

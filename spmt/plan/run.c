@@ -8,6 +8,7 @@
 
 #include "run.h"
 #include "spmt/calls/rma.h"
+#include "spmt/calls/sync.h"
 #include "spmt/calls/view.h"
 #include "spmt/collective/collective.h"
 #include "spmt/comm/broken.h"
@@ -20,9 +21,12 @@
 
 /* ---- begin ------------------------------------------------------------------------------------ */
 
+/* As long as the others wait for this rank: one of them that does so in vain breaks the world. */
 static int begin_check(const spmt_comm *comm, const spmt_plan *plan, spmt_plan_open *const *open)
 {
 	static const char what[] = "spmt_plan_begin";
+	const struct plan_limit limit = { control_stop_word(comm->control), INT64_MAX };
+	int rc;
 
 	if (!plan || !open)
 		return fail_call(
@@ -34,7 +38,9 @@ static int begin_check(const spmt_comm *comm, const spmt_plan *plan, spmt_plan_o
 		return fail_call(-EINVAL, what,
 			"rank %d: plan %s has %d blocks, and %d are sure to run at once here",
 			comm->rank, plan->name, plan->ranks[comm->rank].nblocks, comm->units);
-	return spmt_plan_check(plan);
+	rc = plan_check(plan, &limit);
+	/* What else it says is of the plan, and the same on all ranks. */
+	return rc == -ENOMEM ? comm_failed(comm, what, rc) : rc;
 }
 
 int plan_open_on(spmt_comm *comm, const spmt_plan *plan, bool either, size_t max_bytes,
@@ -73,25 +79,20 @@ static int begin_open(spmt_comm *comm, const spmt_plan *plan, size_t max_bytes,
 	return rc;
 }
 
-/* All ranks have passed the same, and none has failed, where there is no plan to tell of. */
+/* All ranks have passed the same, and none has failed: one that has may have passed the same plan. */
 static int begin_agree(spmt_comm *comm, const spmt_plan *plan, size_t max_bytes, int status)
 {
 	const struct meet_record record = { .op = MEET_PLAN,
 		.status = status,
-		.key = { status ? 0 : plan_fold_shape(plan), status ? 0 : plan_fold_all(plan),
+		.key = { plan ? plan_fold_shape(plan) : 0, plan ? plan_fold_all(plan) : 0,
 			max_bytes } };
 	char shape[MEET_PLAN_WORDS];
-	int rc = comm_begin(comm, "spmt_plan_begin");
 
-	if (rc)
-		return rc;
 	if (!status) {
 		plan_shape(plan, shape, sizeof(shape));
 		meet_attach(comm, shape, strlen(shape) + 1);
 	}
-	rc = meet(comm, &record);
-	comm_unclaim(comm);
-	return rc;
+	return meet(comm, &record);
 }
 
 static int begin_table(spmt_comm *comm, const spmt_plan *plan, const struct spmt_plan_open *o)
@@ -112,21 +113,19 @@ static int run_within(const char *what, int rc)
 	return rc ? fail_call(rc, what, "%.400s", status_sentence()) : 0;
 }
 
-int spmt_plan_begin(spmt_comm *comm, const spmt_plan *plan, size_t max_bytes, spmt_plan_open **open)
+static int begin_claimed(
+	spmt_comm *comm, const spmt_plan *plan, size_t max_bytes, spmt_plan_open **open)
 {
-	EXCLUSIVE(comm, __func__);
 	struct spmt_plan_open *o = NULL;
 	void *at = NULL;
-	int rc = comm_enter(comm, "spmt_plan_begin");
+	int rc = view_whole(comm, "spmt_plan_begin");
 
-	if (!rc)
-		rc = view_whole(comm, "spmt_plan_begin");
 	if (rc)
 		return rc;
 	rc = begin_open(comm, plan, max_bytes, open, &o);
 	rc = begin_agree(comm, plan, max_bytes, rc);
 	if (!rc)
-		rc = run_within("spmt_plan_begin", spmt_calloc(comm, 1, o->layout.size, &at));
+		rc = run_within("spmt_plan_begin", symmetric_calloc(comm, 1, o->layout.size, &at));
 	if (!rc) {
 		o->at = at;
 		rc = begin_table(comm, plan, o);
@@ -140,9 +139,23 @@ int spmt_plan_begin(spmt_comm *comm, const spmt_plan *plan, size_t max_bytes, sp
 		return 0;
 	}
 	KEEPS_SENTENCE;
-	if (at)
-		(void)spmt_free(comm, at);
+	if (at && !comm_is_broken(comm))
+		(void)symmetric_free(comm, at);
 	mem_free(o);
+	return rc;
+}
+
+/* Claimed from the check on: whoever else comes is refused at once, and does not wait for it. */
+int spmt_plan_begin(spmt_comm *comm, const spmt_plan *plan, size_t max_bytes, spmt_plan_open **open)
+{
+	UNCANCELLED;
+	EXCLUSIVE(comm, __func__);
+	int rc = comm_begin(comm, "spmt_plan_begin");
+
+	if (rc)
+		return rc;
+	rc = begin_claimed(comm, plan, max_bytes, open);
+	comm_unclaim(comm);
 	return rc;
 }
 
@@ -388,21 +401,20 @@ int spmt_plan_run(spmt_comm *comm, spmt_plan_open *open, void *dst, const void *
 {
 	EXCLUSIVE(comm, __func__);
 	struct plan_call c = { open, dst, src, count, type, op, 0 };
-	int rc = comm_enter(comm, run_name);
+	int rc = comm_begin(comm, run_name);
 
-	if (!rc)
-		rc = open_check(comm, open, run_name);
+	if (rc)
+		return rc;
+	rc = open_check(comm, open, run_name);
 	if (!rc)
 		rc = run_check(comm, &c);
 	if (!rc && object_is_traced(&comm->head))
 		run_trace(&c);
 	if (!rc)
-		rc = comm_claim(comm, run_name);
-	if (rc)
-		return rc;
-	rc = run_queue(comm, &c, stream_of(comm, stream));
+		rc = run_queue(comm, &c, stream_of(comm, stream));
+	rc = comm_failed(comm, run_name, rc);
 	comm_unclaim(comm);
-	return comm_failed(comm, run_name, rc);
+	return rc;
 }
 
 /* ---- end -------------------------------------------------------------------------------------- */
@@ -439,15 +451,13 @@ static int end_graphs(spmt_comm *comm, const spmt_plan_open *open)
 	return rc;
 }
 
-int spmt_plan_end(spmt_comm *comm, spmt_plan_open *open)
+static int end_claimed(spmt_comm *comm, spmt_plan_open *open)
 {
-	EXCLUSIVE(comm, __func__);
 	int rc = comm_enter(comm, "spmt_plan_end");
 
-	/* A broken comm: its memory goes with the heap; one that is gone has dropped it. With SPMT_CHECK a busy one is refused here. */
+	/* A broken comm: its memory goes with the heap. */
 	if (rc) {
-		if (open && comm && object_is_open(&comm->head) && rc != -EBUSY)
-			open_drop(comm, open);
+		open_drop(comm, open);
 		return rc;
 	}
 	rc = open_check(comm, open, "spmt_plan_end");
@@ -455,9 +465,23 @@ int spmt_plan_end(spmt_comm *comm, spmt_plan_open *open)
 		return rc;
 	rc = end_graphs(comm, open);
 	if (!rc)
-		rc = run_within("spmt_plan_end", spmt_free(comm, open->at));
+		rc = run_within("spmt_plan_end", symmetric_free(comm, open->at));
 	/* else no rank has freed anything, and none drops it */
 	if (!rc || rc == -EFAULT || comm_is_broken(comm))
 		open_drop(comm, open);
+	return rc;
+}
+
+/* Claimed in a broken comm, too: another thread may be running it. */
+int spmt_plan_end(spmt_comm *comm, spmt_plan_open *open)
+{
+	UNCANCELLED;
+	EXCLUSIVE(comm, __func__);
+	int rc = comm_begin_any(comm, "spmt_plan_end");
+
+	if (rc)
+		return rc;
+	rc = end_claimed(comm, open);
+	comm_unclaim(comm);
 	return rc;
 }

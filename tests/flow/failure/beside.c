@@ -8,6 +8,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "spmt/comm/comm.h"
+#include "tests/lib/processes.h"
 #include "tests/lib/ranks.h"
 
 enum { RANKS = 4, WORLDS = SANITIZED ? 20 : 60 };
@@ -356,4 +358,174 @@ Test(beside, a_lane_lets_out_who_is_in_it)
 	struct left l = { .turn = 0 };
 
 	RANKS_OK(ranks_run(2, NULL, lanes_are_left, &l));
+}
+
+/* ---- spmt_finalize_all ------------------------------------------------------------------------------ */
+
+enum { REFUSALS = SANITIZED ? 10000 : 100000 };
+
+struct refused {
+	spmt_comm *alone, *pair[2];
+	_Atomic bool end;
+	int waits, calls; /* the first failure of either thread's barriers */
+};
+
+static void *waits_for_the_other(void *arg)
+{
+	struct refused *r = arg;
+
+	r->waits = spmt_barrier(r->pair[0]);
+	return NULL;
+}
+
+static void *calls_often(void *arg)
+{
+	struct refused *r = arg;
+
+	while (!r->calls && !atomic_load(&r->end))
+		r->calls = spmt_barrier(r->alone);
+	return NULL;
+}
+
+/* What is refused as one of the comms is in use refuses no call on the others. */
+Test(beside, an_end_that_is_refused)
+{
+	struct spmt_attr attrs[] = { ranks_attr(0, 2, NULL), ranks_attr(1, 2, NULL) };
+	struct spmt_attr alone = ranks_attr(0, 1, NULL);
+	struct refused r = { .end = false };
+	pthread_t waits, calls;
+	spmt_comm *all[2];
+	int rc = -EBUSY;
+
+	NEEDS_DEVICES(2);
+	cr_assert_eq(spmt_init_all(1, &alone, &r.alone), 0, "%s", spmt_last_error());
+	cr_assert_eq(spmt_init_all(2, attrs, r.pair), 0, "%s", spmt_last_error());
+	all[0] = r.alone;
+	all[1] = r.pair[0];
+	cr_assert_eq(pthread_create(&waits, NULL, waits_for_the_other, &r), 0);
+	while (!atomic_load(&r.pair[0]->head.inside))
+		sched_yield();
+	cr_assert_eq(pthread_create(&calls, NULL, calls_often, &r), 0);
+	for (int i = 0; i < REFUSALS && rc == -EBUSY; i++)
+		rc = spmt_finalize_all(2, all);
+	atomic_store(&r.end, true);
+	pthread_join(calls, NULL);
+	cr_expect_eq(rc, -EBUSY);
+	cr_expect_eq(r.calls, 0);
+	cr_expect_eq(spmt_barrier(r.pair[1]), 0, "%s", spmt_last_error());
+	pthread_join(waits, NULL);
+	cr_expect_eq(r.waits, 0);
+	cr_expect_eq(spmt_finalize_all(2, r.pair), 0, "%s", spmt_last_error());
+	cr_expect_eq(spmt_finalize(r.alone), 0, "%s", spmt_last_error());
+}
+
+/* ---- parts ------------------------------------------------------------------------------------------ */
+
+static void *ends_the_part(void *arg)
+{
+	struct ends *e = arg;
+
+	e->rc = spmt_finalize(e->lane);
+	return NULL;
+}
+
+/* The part is closed, and its end waits for the latch: the world's end does not take down what that is in. */
+static int part_and_world(int index, void *arg)
+{
+	struct spmt_attr attr = ranks_attr(0, 1, NULL);
+	struct latch latch = { .open = 0 }, *args = &latch;
+	struct ends e = { .rc = 1 };
+	spmt_comm *comm;
+	spmt_stream stream;
+	pthread_t other;
+
+	(void)index;
+	(void)arg;
+	REQUIRE_OK(spmt_init(&attr, &comm));
+	REQUIRE_OK(spmt_split(comm, 0, 0, &e.lane));
+	REQUIRE_OK(spmt_host_stream_create(comm, &stream));
+	REQUIRE_OK(spmt_host_launch(e.lane, stream, latch_kernel, &args, sizeof(args)));
+	REQUIRE_OK(pthread_create(&other, NULL, ends_the_part, &e));
+	while (spmt_status(e.lane) != -EBADF)
+		sched_yield();
+	REQUIRE_CODE(spmt_finalize(comm), -EBUSY);
+	REQUIRE_CODE(spmt_finalize_all(1, &comm), -EBUSY);
+	atomic_store(&latch.open, 1);
+	REQUIRE_OK(pthread_join(other, NULL));
+	REQUIRE_OK(e.rc);
+	REQUIRE_OK(spmt_finalize(comm));
+	REQUIRE_OK(spmt_host_stream_destroy(stream));
+	return 0;
+}
+
+Test(beside, a_world_and_its_part_that_ends)
+{
+	NEEDS_HOST("a kernel that is a function");
+	RANKS_OK(ranks_threads(1, part_and_world, NULL));
+}
+
+/* ---- lanes whose ranks meet in kernels ------------------------------------------------------------------ */
+
+enum { CALLS = 8, KERNEL_LANES = SANITIZED ? 10 : 30 };
+
+struct reduces {
+	spmt_comm *lane;
+	float *words;
+	int odd; /* a code that no call of it may have */
+};
+
+static void *reduces(void *arg)
+{
+	struct reduces *r = arg;
+
+	for (int i = 0; i < CALLS; i++) {
+		int rc = spmt_all_reduce(
+			r->lane, r->words, r->words, 16, SPMT_TYPE_F32, SPMT_OP_SUM, NULL);
+
+		if (rc && rc != -EBADF && rc != SPMT_ERR_BROKEN && rc != SPMT_ERR_TIMEOUT)
+			r->odd = rc;
+	}
+	return NULL;
+}
+
+/* Rank 0 ends its lane while another thread of it is in its calls, which are any number of those that the others make. */
+static int lane_of_kernels(spmt_comm *comm, struct reduces *r, int i)
+{
+	pthread_t other;
+
+	REQUIRE_OK(spmt_lane(comm, (uint64_t)i, &r->lane));
+	REQUIRE_OK(spmt_set_timeout(r->lane, LANE_MS));
+	REQUIRE_OK(spmt_barrier(comm));
+	if (spmt_rank(comm) == 0) {
+		REQUIRE_OK(pthread_create(&other, NULL, reduces, r));
+		if (i % 2)
+			sched_yield();
+		REQUIRE(spmt_finalize(r->lane) != -EBUSY);
+		REQUIRE_OK(pthread_join(other, NULL));
+	} else {
+		reduces(r);
+		(void)spmt_finalize(r->lane);
+	}
+	REQUIRE_OK(r->odd);
+	REQUIRE_OK(spmt_barrier(comm));
+	return 0;
+}
+
+static int lanes_of_kernels(spmt_comm *comm, void *arg)
+{
+	struct reduces r = { .odd = 0 };
+
+	(void)arg;
+	REQUIRE_OK(spmt_calloc(comm, 16, sizeof(float), (void **)&r.words));
+	for (int i = 1; i <= KERNEL_LANES; i++)
+		TRY(lane_of_kernels(comm, &r, i));
+	return 0;
+}
+
+Test(beside, a_lane_of_kernels_ends_beside_its_calls)
+{
+	struct processes p = { .layout = "0|1" };
+
+	NEEDS_LAYOUT("0|1");
+	RANKS_OK(processes_world(&p, lanes_of_kernels, NULL));
 }

@@ -555,7 +555,7 @@ static void given_up(struct beside *b, int ms)
 	if (b->call == BESIDE_QUIET)
 		spmt_all_reduce(comm, b->words, b->words, 8, SPMT_TYPE_U64, SPMT_OP_SUM, NULL);
 	cr_assert_eq(pthread_create(&b->id, NULL, waits_beside, b), 0);
-	while (!atomic_load(&comm->inside) && !atomic_load(&comm->head.visitors))
+	while (!atomic_load(&comm->head.inside) && !atomic_load(&comm->head.visitors))
 		sched_yield();
 	sleep_ms(ms);
 	cr_expect_eq(spmt_abort(comm, -55), 0);

@@ -248,7 +248,7 @@ static pthread_t enters_the_part(struct pair *p)
 	pthread_t thread;
 
 	cr_assert_eq(pthread_create(&thread, NULL, in_the_part, p), 0);
-	for (int i = 0; i < 10000 && !atomic_load(&p->parts[0]->inside); i++)
+	for (int i = 0; i < 10000 && !atomic_load(&p->parts[0]->head.inside); i++)
 		sleep_ms(1);
 	return thread;
 }
@@ -267,7 +267,7 @@ Test(misuse, a_thread_in_a_part_of_what_ends)
 	cr_assert_eq(spmt_each(2, p.comms, pair_split, &p), 0, "%s", spmt_last_error());
 	thread = enters_the_part(&p);
 	cr_assert_eq(spmt_finalize(p.comms[0]), -EBUSY);
-	cr_expect(strstr(spmt_last_error(), "another thread is in spmt_barrier"), "%s",
+	cr_expect(strstr(spmt_last_error(), "is in spmt_barrier on a part or lane"), "%s",
 		spmt_last_error());
 	cr_assert_eq(spmt_init_all(1, &alone, all), 0, "%s", spmt_last_error());
 	all[1] = p.comms[0];
@@ -403,7 +403,7 @@ static int registering(int index, void *arg)
 
 	if (!index)
 		return spmt_register(b->comm, b->buf, 64, &b->mem);
-	while (!atomic_load(&b->comm->inside) && now_ns() < end)
+	while (!atomic_load(&b->comm->head.inside) && now_ns() < end)
 		sleep_ms(1);
 	sleep_ms(20); /* so that it has brought what it brings */
 	for (int i = 0; i < 2 && !rc; i++)

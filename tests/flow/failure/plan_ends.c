@@ -10,6 +10,7 @@
 
 #include "spmt/comm/comm.h"
 #include "spmt_plan.h"
+#include "src/base/fault.h"
 #include "tests/lib/clocks.h"
 #include "tests/lib/device/device_streams.h"
 #include "tests/lib/plan/row_plans.h"
@@ -357,7 +358,7 @@ static int end_while_busy(spmt_comm *comm, struct scene *s, spmt_plan_open *open
 	void *failed = NULL;
 
 	REQUIRE_EQ(pthread_create(&thread, NULL, in_barrier, comm), 0);
-	for (int i = 0; i < 10000 && !atomic_load(&comm->inside); i++)
+	for (int i = 0; i < 10000 && !atomic_load(&comm->head.inside); i++)
 		sleep_ms(1);
 	REQUIRE_CODE(spmt_plan_end(comm, open), -EBUSY);
 	atomic_store(&s->ready, 1);
@@ -402,6 +403,53 @@ Test(plan_ends, that_fail_are_made_again)
 	make(&s, "allreduce", RANKS);
 	RANKS_OK(ranks_run(RANKS, NULL, ends_again, &s));
 	spmt_plan_destroy(s.plan);
+}
+
+/* ---- no memory ----------------------------------------------------------------------------------- */
+
+struct poor {
+	spmt_plan *plan;
+	pthread_barrier_t all;
+};
+
+/* One rank lacks some memory: all hear which one, and none that it had another plan; and then it is begun. */
+static int begins_in_the_end(spmt_comm *comm, void *arg)
+{
+	static const char *const words[] = { "spmt_plan_begin: ", "rank ", "memory" };
+	struct poor *p = arg;
+
+	for (uint64_t n = 1, fired = 1; fired; n++) {
+		spmt_plan_open *open = NULL;
+		int rc;
+
+		if (pthread_barrier_wait(&p->all) == PTHREAD_BARRIER_SERIAL_THREAD)
+			fault_arm(1u << FAULT_ALLOC, n);
+		pthread_barrier_wait(&p->all);
+		rc = spmt_plan_begin(comm, p->plan, 64, &open);
+		pthread_barrier_wait(&p->all);
+		fired = fault_fired();
+		REQUIRE_CODE(rc, fired ? -ENOMEM : 0);
+		for (size_t i = 0; fired && i < sizeof(words) / sizeof(words[0]); i++)
+			REQUIRE_SAYS(words[i]);
+		REQUIRE(fired ? !open : open != NULL);
+		pthread_barrier_wait(&p->all);
+		fault_disarm();
+		if (open)
+			REQUIRE_OK(spmt_plan_end(comm, open));
+	}
+	return 0;
+}
+
+Test(plan_ends, without_memory)
+{
+	struct poor p = { .plan = NULL };
+
+	NEEDS_DEVICES(2);
+	cr_assert_eq(made_plan("allgather", 2, &p.plan), 0, "%s", spmt_last_error());
+	pthread_barrier_init(&p.all, NULL, 2);
+	RANKS_OK(ranks_run(2, NULL, begins_in_the_end, &p));
+	pthread_barrier_destroy(&p.all);
+	spmt_plan_destroy(p.plan);
 }
 
 /* ---- another comm -------------------------------------------------------------------------------- */

@@ -27,7 +27,7 @@ struct cached {
 	int uses;
 };
 
-const struct region *cached_region(const struct cached *cached)
+struct region *cached_region(struct cached *cached)
 {
 	return &cached->region;
 }
@@ -264,8 +264,10 @@ static struct cached *cached_new(
 	if (e) {
 		*e = (struct cached){ .cache = cache,
 			.uses = 1,
-			.region = {
-				.base = (char *)(uintptr_t)base, .size = size, .stage = stage } };
+			.region = { .base = (char *)(uintptr_t)base,
+				.size = size,
+				.stage = stage,
+				.cached = e } };
 		errno = 0;
 		cached_know(e);
 		known = e->region.mr || errno != ENOMEM;

@@ -38,7 +38,7 @@ static inline bool cache_wants(const struct nic *nic, size_t n)
    may be registered now, for which a device may be called. */
 struct cached *cache_hold(
 	struct nic *nic, struct stage *stage, const void *at, size_t n, bool makes);
-const struct region *cached_region(const struct cached *cached);
+struct region *cached_region(struct cached *cached);
 /* Once more, for work in flight. NULL is nothing; likewise cache_let_go. */
 void cache_keep(struct cached *cached);
 void cache_let_go(struct cached *cached);

@@ -7,7 +7,6 @@
 
 #include "../include/spmt.h"
 #include "ask.h"
-#include "cache.h"
 #include "hello.h"
 #include "memory.h"
 #include "post.h"
@@ -367,10 +366,10 @@ void landing_end(struct pairing *c, const struct landing *land, int code, bool a
 		store_bytes(land->dst, chunk_at(c->nic, land->chunk), land->n);
 	if (land->chunk >= 0)
 		chunk_give(c->nic, land->chunk);
-	if (land->cached)
-		cache_let_go(land->cached);
-	if (land->sender)
-		land->sender->direct -= land->direct;
+	if (land->region) {
+		land->sender->direct--;
+		region_let_go(c->nic, land->region);
+	}
 	if (land->sender && asked)
 		sender_answered(land->sender, code);
 	else if (land->sender)

@@ -20,15 +20,14 @@
 #define CONN_CHAIN 8u
 #define CONN_WHY 352
 
-struct cached;
+struct region;
 struct sender;
 
 /* What there is to do at the end of a move. */
 struct landing {
 	struct sender *sender; /* whose; NULL: the connection's own */
 	int chunk;	       /* that it bounces through; -1: none */
-	bool direct;	       /* from or to where the user has it: counts in sender->direct */
-	struct cached *cached; /* by which the port knows that; NULL: it is registered */
+	struct region *region; /* where the user has it: counts in sender->direct; or NULL */
 	char *dst;	       /* a get's, from the chunk; else NULL */
 	size_t n;
 	struct stage *stage; /* by which dst is reached; NULL: by the CPU */

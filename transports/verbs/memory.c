@@ -69,8 +69,26 @@ static void mr_drop(struct nic *nic, struct verbs_mr *mr)
 		log_line(LOG_ERROR, "%s: ibv_dereg_mr: %d", nic->place.name, rc);
 }
 
+static void region_free(struct nic *nic, struct region *r)
+{
+	mr_drop(nic, r->mr);
+	mem_free(r);
+}
+
+/* Nothing is in flight any more, whether told or not. */
+static void dropped_free(struct nic *nic)
+{
+	while (nic->dropped) {
+		struct region *r = nic->dropped;
+
+		nic->dropped = r->next;
+		region_free(nic, r);
+	}
+}
+
 void memory_close(struct nic *nic)
 {
+	dropped_free(nic);
 	mr_drop(nic, nic->bounce);
 	mr_drop(nic, nic->words);
 	mem_free(nic->chunks);
@@ -176,18 +194,48 @@ int region_add(struct nic *nic, struct stage *stage, void *base, size_t size, st
 	return 0;
 }
 
-void region_drop(struct nic *nic, struct region *region)
+/* Under the lock. */
+static void region_unlink(struct region **at, const struct region *region)
 {
-	struct region **at = &nic->regions;
-
-	pthread_mutex_lock(&nic->lock);
 	while (*at != region)
 		at = &(*at)->next;
 	*at = region->next;
+}
+
+void region_drop(struct nic *nic, struct region *region)
+{
+	bool used;
+
+	pthread_mutex_lock(&nic->lock);
+	region_unlink(&nic->regions, region);
 	stage_leave(nic, region);
+	used = region->uses != 0;
+	if (used) {
+		region->dropped = true;
+		region->next = nic->dropped;
+		nic->dropped = region;
+	}
 	pthread_mutex_unlock(&nic->lock);
-	mr_drop(nic, region->mr);
-	mem_free(region);
+	if (!used)
+		region_free(nic, region);
+}
+
+void region_keep_slow(struct region *region)
+{
+	cache_keep(region->cached);
+}
+
+/* Drivers give registrations back by calls that may be cancellation points. */
+void region_let_go_slow(struct nic *nic, struct region *region)
+{
+	UNCANCELLED;
+
+	if (region->cached) {
+		cache_let_go(region->cached);
+	} else if (!--region->uses) {
+		region_unlink(&nic->dropped, region);
+		region_free(nic, region);
+	}
 }
 
 bool region_holds(const struct region *r, uint64_t at, size_t n)
@@ -197,9 +245,9 @@ bool region_holds(const struct region *r, uint64_t at, size_t n)
 	return offset <= r->size && n <= r->size - offset;
 }
 
-const struct region *region_of(const struct nic *nic, const void *at, size_t n)
+struct region *region_of(const struct nic *nic, const void *at, size_t n)
 {
-	const struct region *r = nic->regions;
+	struct region *r = nic->regions;
 
 	while (r && (!r->mr || !region_holds(r, (uintptr_t)at, n)))
 		r = r->next;

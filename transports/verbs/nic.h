@@ -48,11 +48,11 @@ struct nic {
 	int cq_room, cq_used;	/* completions that it holds, that connections may have */
 	struct pairing **conns; /* by number, which a completion bears; only grows */
 	int nconns, pairing_room;
-	struct pairing *owing; /* that have answers to send */
-	struct stager *stager; /* stage.h; NULL: the CPU reaches all memory */
-	uint32_t staged;       /* keys of memory that the port does not know */
-	struct region *regions;
-	struct verbs_mr *bounce, *words; /* of the chunks, of the hellos */
+	struct pairing *owing;		  /* that have answers to send */
+	struct stager *stager;		  /* stage.h; NULL: the CPU reaches all memory */
+	uint32_t staged;		  /* keys of memory that the port does not know */
+	struct region *regions, *dropped; /* memory.h; those that are still in use */
+	struct verbs_mr *bounce, *words;  /* of the chunks, of the hellos */
 	char *chunks, *hellos;
 	int free_chunks[NIC_CHUNKS], nfree;
 	uint32_t greeting; /* next to go, so many on their way */

@@ -258,12 +258,12 @@ struct piece {
 enum piece_way { PIECE_INLINE, PIECE_DIRECT, PIECE_BOUNCE, PIECE_STAGE };
 
 /* How the next bytes go, of which leg->n: the rest at most. */
-static inline enum piece_way piece_way(
-	const struct sender *sender, const struct piece *p, const bool put, struct leg *leg)
+static inline enum piece_way piece_way(const struct sender *sender, const struct piece *p,
+	const bool put, struct leg *leg, struct region **known)
 {
 	const struct pairing *c = sender->conn;
 	bool copied = put && p->blocking && p->n <= COPY_MOST && !sender->stage;
-	const struct region *region;
+	struct region *region;
 
 	*leg = (struct leg){ .at = (uintptr_t)p->local, .n = p->n };
 	if (put && p->n <= c->inline_most && !sender->stage && !p->rdma.staged) {
@@ -280,6 +280,7 @@ static inline enum piece_way piece_way(
 		return sender->stage ? PIECE_STAGE : PIECE_BOUNCE;
 	leg->lkey = region->mr->lkey;
 	leg->rkey = region->mr->rkey;
+	*known = region;
 	return PIECE_DIRECT;
 }
 
@@ -333,12 +334,10 @@ static inline bool piece_post(struct sender *sender, struct piece *p, const bool
 	struct pairing *c = sender->conn;
 	struct landing land = { .sender = sender, .chunk = -1 };
 	struct leg leg;
-	enum piece_way way = piece_way(sender, p, put, &leg);
+	enum piece_way way = piece_way(sender, p, put, &leg, &land.region);
 	bool last = leg.n == p->n && p->blocking;
 
 	land.n = leg.n;
-	land.direct = way == PIECE_DIRECT;
-	land.cached = land.direct ? p->cached : NULL;
 	land.stage = way == PIECE_STAGE ? sender->stage : NULL;
 	if (way >= PIECE_BOUNCE && !piece_chunk(sender, p, put, way, &leg, &land))
 		return false;
@@ -352,9 +351,11 @@ static inline bool piece_post(struct sender *sender, struct piece *p, const bool
 		chunk_give(c->nic, land.chunk);
 		return true;
 	}
-	cache_keep(land.cached);
+	if (way == PIECE_DIRECT) {
+		region_keep(land.region);
+		sender->direct++;
+	}
 	*(p->rdma.staged ? &sender->asked : &sender->posted) += 1;
-	sender->direct += land.direct;
 	p->rdma.at += leg.n;
 	p->local += leg.n;
 	p->n -= leg.n;

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A buffer that two comms use: one has registered it, moves of the other are in flight from or to it when the first one deregisters it.
+ * They end well, and the device knows the buffer until then, not longer. Two ranks as threads, over the stand-in for libibverbs, each
+ * with a device of its own.
+ */
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/fakes/fake_verbs.h"
+#include "tests/lib/ranks.h"
+#include "tests/lib/tap.h"
+#include "tests/lib/transports/bytes.h"
+
+enum { RANKS = 2, SIZE = 1 << 20, PIECES = 4, PIECE = SIZE / PIECES, SALT = 7 };
+
+static struct {
+	__typeof__(&fake_verbs_break) break_work;
+	__typeof__(&fake_verbs_hold) hold;
+	__typeof__(&fake_verbs_live) live;
+} fake;
+
+/* What rank 0 has in flight as the part deregisters its buffer. */
+struct scene {
+	bool get;
+	uint32_t status; /* with which the last of it ends; 0: it does not fail */
+};
+
+static int post(const struct scene *s, spmt_comm *comm, char *block, char *own)
+{
+	for (size_t at = 0; at < SIZE; at += PIECE)
+		if (s->get)
+			REQUIRE_OK(spmt_get_nbi(comm, own + at, block + at, PIECE, 1));
+		else
+			REQUIRE_OK(spmt_put_nbi(comm, block + at, own + at, PIECE, 1));
+	return 0;
+}
+
+/* Of a world whose ranks have met, and a part of both. */
+static int deregister_rank(
+	const struct scene *s, spmt_comm *comm, spmt_comm *part, char *block, char *own)
+{
+	int rank = spmt_rank(comm), before = 0;
+	spmt_mem *mem;
+
+	REQUIRE_OK(spmt_register(part, own, SIZE, &mem));
+	REQUIRE_OK(spmt_barrier(part));
+	if (!rank) {
+		before = fake.live();
+		fake.hold(1);
+		if (s->status)
+			fake.break_work(PIECES, s->status);
+		TRY(post(s, comm, block, own));
+	}
+	REQUIRE_OK(spmt_deregister(part, mem));
+	REQUIRE_OK(spmt_barrier(part));
+	if (!rank) {
+		REQUIRE_EQ(fake.live(), before - 1); /* the peer's, which nothing uses */
+		fake.hold(0);
+		REQUIRE_EQ(spmt_quiet(comm), s->status ? -EIO : 0);
+		fake.break_work(0, 0);
+		REQUIRE_EQ(fake.live(), before - 2);
+	}
+	return s->status ? 0 : spmt_barrier(comm);
+}
+
+static int scene_rank(spmt_comm *comm, void *arg)
+{
+	const struct scene *s = arg;
+	int rank = spmt_rank(comm), rc;
+	char *block, *own = malloc(SIZE);
+	spmt_comm *part;
+
+	REQUIRE(own != NULL);
+	REQUIRE_OK(spmt_malloc(comm, SIZE + 1, (void **)&block));
+	REQUIRE_OK(spmt_split(comm, 0, 0, &part));
+	fill(s->get ? block : own, SIZE, SALT + rank);
+	REQUIRE_OK(spmt_put(comm, block + SIZE, block, 1, !rank)); /* they meet */
+	REQUIRE_OK(spmt_barrier(comm));
+	rc = deregister_rank(s, comm, part, block, own);
+	if (!rank)
+		fake.hold(0);
+	if (!rc && !s->status && rank == (s->get ? 0 : 1))
+		rc = filled(s->get ? own : block, SIZE, SALT + (s->get ? 1 : 0));
+	free(own);
+	return rc;
+}
+
+static int play(const struct scene *s)
+{
+	struct spmt_attr a = { .size = sizeof(a), .heap_size = 8 << 20 };
+
+	TRY(ranks_run(RANKS, &a, scene_rank, (void *)(uintptr_t)s));
+	REQUIRE_EQ(fake.live(), 0);
+	return 0;
+}
+
+static int puts_in_flight(void)
+{
+	return play(&(struct scene){ .get = false });
+}
+
+static int gets_in_flight(void)
+{
+	return play(&(struct scene){ .get = true });
+}
+
+static int puts_that_fail(void)
+{
+	return play(&(struct scene){ .status = VERBS_WC_REM_ACCESS_ERR });
+}
+
+int main(void)
+{
+	static const struct test_case cases[] = {
+		{ "puts from a buffer that another comm deregisters", puts_in_flight },
+		{ "gets to it", gets_in_flight },
+		{ "puts that fail", puts_that_fail },
+	};
+	static const char path[] = FAKES "/fake-verbs.so";
+	void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+
+	setenv("SPMT_MAPS", "rdma", 1);
+	setenv("SPMT_VERBS_LIB", path, 1);
+	if (!library) {
+		fprintf(stderr, "%s\n", dlerror());
+		return 1;
+	}
+#define FIND(field, symbol) *(void **)&fake.field = dlsym(library, #symbol)
+	FIND(break_work, fake_verbs_break);
+	FIND(hold, fake_verbs_hold);
+	FIND(live, fake_verbs_live);
+	return tap_run(cases, sizeof(cases) / sizeof(cases[0]));
+}

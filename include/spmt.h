@@ -344,7 +344,8 @@ SPMT_API int spmt_split(spmt_comm *comm, int color, int key, spmt_comm **part);
  * the comm, or else at the first deadline of those who wait. All get the same uid, derived from
  * the old secret, and their numbers in the old order; then they finalize the broken comm and pass
  * the uid to spmt_init. A rank that comes later gets SPMT_ERR_TIMEOUT, now and for ever; a comm
- * that is whole is -EINVAL. SPMT_ERR_BROKEN: they would agree in the memory that they share, and
+ * that is whole is -EINVAL, with peers that are reached by NIC after a moment: a move may return SPMT_ERR_PEER_DEAD
+ * before anybody else has heard of the death, which then breaks the comm. SPMT_ERR_BROKEN: they would agree in the memory that they share, and
  * a process has overwritten it. If a rank dies between this call and spmt_init, the others miss
  * it there: a rank that keeps the broken comm until the next world is complete can call this
  * again, and the same survivors agree on yet another world. While one thread is in it, another

@@ -7,7 +7,7 @@
 
 #define LINK_REASON 256
 #define RANK_NIC_DEVICE 42
-#define RANK_NIC_WHY 126
+#define RANK_NIC_WHY 122
 #define RDMA_RAILS 4 /* RDMA devices that a rank uses at most (SPMT_RDMA_STRIPE) */
 
 /* How a NIC reaches memory: as it is, by a dma-buf of a device's, by a driver that knows both, or not at all, so that it bounces. */
@@ -35,6 +35,7 @@ struct rank_nic {
 	unsigned char gid[16];
 	uint32_t qpn, qkey; /* that take hellos */
 	uint32_t key;	    /* of heap and library area */
+	uint32_t failures;  /* connections of its process that had failed by then */
 	uint16_t lid;
 	uint8_t mtu, ethernet;
 	uint8_t memory;	 /* enum rdma_memory: how it knows heap and library area */

@@ -14,7 +14,7 @@
 #include "src/base/status.h"
 
 #define WIRE_MAGIC 0x746f6f622d6d7073ull /* "spm-boot" */
-#define WIRE_VERSION 6u
+#define WIRE_VERSION 7u
 #define WIRE_NONCE 16
 #define WIRE_PROOF 32
 #define WIRE_NAME 64	      /* bytes of a socket's name */

@@ -206,6 +206,9 @@ static int shrink_check(spmt_comm *comm, const spmt_uid *next, const int *rank, 
 					: "nranks");
 	comm_look(comm);
 	comm_inherit(comm);
+	/* a move may have failed with the death by which the comm breaks in a moment */
+	if (!atomic_load(&comm->control->stop))
+		nodes_hear(comm);
 	if (!atomic_load(&comm->control->stop))
 		return fail_call(-EINVAL, "spmt_shrink",
 			"rank %d: the %s is whole, spmt_split makes parts", comm->rank,

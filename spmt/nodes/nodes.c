@@ -11,11 +11,13 @@
 #include "spmt/comm/broken.h"
 #include "spmt/comm/comm.h"
 #include "spmt/comm/gather.h"
+#include "src/base/env.h"
 #include "src/base/futex.h"
 #include "src/base/process.h"
 #include "src/base/status.h"
 
 #define NODE_DEATH_NS (1500 * 1000000ll) /* by then a death is known */
+#define NODE_HEARD_NS (700 * 1000000ll)	 /* .. so long after the time that a node may be silent */
 #define NODE_LOOK_NS (2 * 1000000ll) /* a rank whose process is just being settled, at the world */
 #define NODE_SLICE_MS 20	     /* the same of the one that settles it */
 
@@ -47,16 +49,43 @@ void nodes_count(const spmt_comm *comm, struct nodes *nodes)
 	}
 }
 
-int nodes_move_failed(const spmt_comm *comm, const char *what, int rc)
+static void break_await(const spmt_comm *comm, int64_t ns)
 {
 	const struct timespec slice = { .tv_nsec = NODE_LOOK_NS };
-	int64_t end = process_now() + NODE_DEATH_NS;
-	struct status_saved saved;
+	int64_t end = process_now() + ns;
 
-	status_save(&saved);
 	while (atomic_load(&comm->world->boot) && !atomic_load(&comm->control->stop) &&
 		process_now() < end)
 		clock_nanosleep(CLOCK_MONOTONIC, 0, &slice, NULL);
+}
+
+static bool has_nic(const spmt_comm *comm)
+{
+	int pe = 0;
+
+	while (pe < comm->nranks && comm->links[pe].route.map != MAP_RDMA)
+		pe++;
+	return pe < comm->nranks;
+}
+
+void nodes_hear(const spmt_comm *comm)
+{
+	const struct env *env = env_loaded();
+	int64_t ns = NODE_DEATH_NS, ms = comm_timeout(comm);
+
+	if (!has_nic(comm))
+		return;
+	if (env)
+		ns = MAX_OF(ns, env->socket_lost * 1000000 + NODE_HEARD_NS);
+	break_await(comm, ms < 0 ? ns : MIN_OF(ns, MIN_OF(ms, TIMEOUT_MOST) * 1000000));
+}
+
+int nodes_move_failed(const spmt_comm *comm, const char *what, int rc)
+{
+	struct status_saved saved;
+
+	status_save(&saved);
+	break_await(comm, NODE_DEATH_NS);
 	if (atomic_load(&comm->control->stop))
 		return comm_broken(comm, what);
 	status_restore(&saved);

@@ -25,6 +25,11 @@ int nodes_settle(spmt_comm *comm);
  * broke the comm by then, or rc and its sentence.
  */
 int nodes_move_failed(const spmt_comm *comm, const char *what, int rc);
+/*
+ * The same where a call has returned the NIC's word for it, of a comm that is whole still: returns once it is broken, or the death would
+ * be known, by the comm's deadline at the latest; at once where no NIC reaches a rank.
+ */
+void nodes_hear(const spmt_comm *comm);
 
 /* Of the nodes that the ranks of comm are on, in the order of their first ranks: how many, which is this rank's, and how many
    ranks are there. */

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Processes of several ranks that reach each other by verbs alone, over the stand-in for libibverbs with its wires from process to
- * process: data of all sizes, words that all change at once, collectives, worlds one after the other; and a process that is killed,
- * of which the device's status tells those that move data to it.
+ * process: data of all sizes, words that all change at once, collectives, worlds one after the other; a process that is killed,
+ * of which the device's status tells those that move data to it; and a connection that fails once, of which one end alone knows as the
+ * next world begins.
  */
+#include <dlfcn.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "tests/fakes/fake_verbs.h"
 #include "tests/lib/processes.h"
 #include "tests/lib/tap.h"
 #include "tests/lib/transports/bytes.h"
@@ -174,6 +177,79 @@ static int killed(void)
 	return processes_run(&p, puts_until, &p);
 }
 
+/* ---- a connection that fails ----------------------------------------------------------------- */
+
+static int put_to(spmt_comm *comm, uint64_t *words, uint64_t value, int pe)
+{
+	words[1] = value;
+	REQUIRE_OK(spmt_put(comm, words, words + 1, sizeof(value), pe));
+	REQUIRE_OK(spmt_barrier(comm));
+	REQUIRE_EQ(words[0], value);
+	return spmt_barrier(comm);
+}
+
+/* The stand-in is its process's own. */
+static int put_fails(spmt_comm *comm, uint64_t *words)
+{
+	void *library = dlopen(FAKES "/fake-verbs.so", RTLD_NOW | RTLD_NOLOAD);
+	__typeof__(&fake_verbs_break) break_work;
+	int rc;
+
+	REQUIRE(library != NULL);
+	*(void **)&break_work = dlsym(library, "fake_verbs_break");
+	break_work(1, VERBS_WC_FATAL_ERR);
+	rc = spmt_put(comm, words, words + 1, sizeof(*words), 2);
+	if (!rc)
+		rc = spmt_quiet(comm);
+	break_work(0, 0);
+	REQUIRE_EQ(rc, -EIO);
+	return spmt_abort(comm, -EIO);
+}
+
+static int next_world(spmt_comm *broken)
+{
+	struct spmt_attr a = ranks_attr(0, 0, NULL);
+	uint64_t *words;
+	spmt_comm *comm;
+	spmt_uid next;
+
+	REQUIRE_OK(spmt_shrink(broken, &next, &a.rank, &a.nranks));
+	REQUIRE_EQ(a.nranks, 4);
+	a.uid = &next;
+	a.device = device_of(a.rank);
+	REQUIRE_OK(spmt_init(&a, &comm));
+	REQUIRE_OK(spmt_calloc(comm, 2, sizeof(*words), (void **)&words));
+	TRY(put_to(comm, words, 2, (a.rank + 2) % 4));
+	return spmt_finalize(comm);
+}
+
+/* Rank 0's to rank 2, which the ranks beside them have as well, or another one. The broken comm stays until the end. */
+static int fails_once(int rank, void *arg)
+{
+	struct processes *p = arg;
+	struct spmt_attr a = ranks_attr(rank, p->nranks, p->uid);
+	uint64_t *words;
+	spmt_comm *comm;
+
+	REQUIRE_OK(spmt_init(&a, &comm));
+	REQUIRE_OK(spmt_calloc(comm, 2, sizeof(*words), (void **)&words));
+	TRY(put_to(comm, words, 1, (rank + 2) % 4));
+	if (!rank)
+		TRY(put_fails(comm, words));
+	while (!spmt_status(comm))
+		sleep_ms(1);
+	TRY(next_world(comm));
+	spmt_finalize(comm);
+	return 0;
+}
+
+static int failed(void)
+{
+	struct processes p = { .layout = "0,1|2,3", .leaks = true };
+
+	return processes_run(&p, fails_once, &p);
+}
+
 int main(void)
 {
 	static const struct test_case cases[] = {
@@ -182,6 +258,7 @@ int main(void)
 		{ "three processes of a rank", one_each },
 		{ "world after world", worlds },
 		{ "a process that is killed", killed },
+		{ "a connection that fails, and the next world", failed },
 	};
 	char folder[] = "/tmp/spmt-wire.XXXXXX";
 	int rc;

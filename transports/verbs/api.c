@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "api.h"
+#include "choose.h"
 
 #include <unistd.h>
 

@@ -1,11 +1,40 @@
 /* SPDX-License-Identifier: MIT */
-/* Which device, port and GID a rank uses. */
+/* libibverbs, opened at run time for the life of the process, and which device, port and GID of it a rank uses. */
 #ifndef SPMT_VERBS_CHOOSE_H
 #define SPMT_VERBS_CHOOSE_H
 
 #include <sched.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 
-#include "api.h"
+#include "abi/abi_verbs.h"
+
+/* The library: api.c */
+
+struct cache;
+struct nic;
+
+/* What this process has open of it, in pages that a forked child sees as zeros. */
+struct verbs_state {
+	pthread_mutex_t lock; /* guards all of it, and the opening and closing of ports */
+	bool bound;
+	struct verbs_api api; /* once bound: constant */
+	struct nic *nics;
+	pthread_mutex_t caches_lock; /* guards the list of them alone */
+	struct cache *caches;
+	_Atomic uint32_t failures; /* of connections */
+};
+
+/* NULL: no memory. */
+struct verbs_state *verbs_state(void);
+
+/* Whether it is worth while to look: a device, or a library that the user names. Opens nothing. */
+bool verbs_likely(void);
+
+/* Under the state's lock. A failure, with its sentence, is tried again the next time. */
+int verbs_bind(struct verbs_state *state);
+
+/* Its devices: choose.c */
 
 #define VERBS_SYS "/sys"
 

@@ -183,14 +183,18 @@ static int conns_grow(struct nic *nic)
 	return 0;
 }
 
-struct pairing *pairing_get(struct nic *nic, const struct rank_nic *peer, int nth)
+static bool pairing_is(const struct pairing *c, uint32_t own, const struct rank_nic *peer, int nth)
+{
+	return c->nth == nth && c->failures == own && c->peer.failures == peer->failures &&
+		!memcmp(c->peer.endpoint, peer->endpoint, sizeof(peer->endpoint));
+}
+
+struct pairing *pairing_get(struct nic *nic, uint32_t own, const struct rank_nic *peer, int nth)
 {
 	struct pairing *c;
 
 	for (int i = 0; i < nic->nconns; i++)
-		if (nic->conns[i]->nth == nth &&
-			!memcmp(nic->conns[i]->peer.endpoint, peer->endpoint,
-				sizeof(peer->endpoint)))
+		if (pairing_is(nic->conns[i], own, peer, nth))
 			return nic->conns[i];
 	if (conns_grow(nic))
 		return NULL;
@@ -202,6 +206,7 @@ struct pairing *pairing_get(struct nic *nic, const struct rank_nic *peer, int nt
 	c->nic = nic;
 	c->number = (uint32_t)nic->nconns;
 	c->peer = *peer;
+	c->failures = own;
 	c->nth = nth;
 	if (!pairing_fill(c)) {
 		nic->conns[nic->nconns++] = c;
@@ -281,6 +286,7 @@ static void pairing_end(struct pairing *c, int code, const char *sentence)
 	if (c->state == CONN_FAILED)
 		return;
 	c->state = CONN_FAILED;
+	atomic_fetch_add(&verbs_state()->failures, 1);
 	c->code = code;
 	snprintf(c->why, sizeof(c->why), "%.*s", (int)sizeof(c->why) - 1, sentence);
 	log_line(LOG_INFO, "%s", c->why);

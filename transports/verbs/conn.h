@@ -2,7 +2,9 @@
 /*
  * A connection from a port to another one, or to itself: one for all ranks of the process at one end and all ranks of the process at
  * the other, or several, of which each link has one. It is made with the first link that asks or the first hello that comes, and lives as
- * long as the port.
+ * long as the port. One that fails stays so for the worlds that have it, as nothing behind what it lost may be believed; later worlds have
+ * another one. As one end may not know, each process says in a world how many of its connections have failed, and worlds share one where
+ * both ends say the same.
  */
 #ifndef SPMT_VERBS_CONN_H
 #define SPMT_VERBS_CONN_H
@@ -78,7 +80,8 @@ struct pairing {
 	struct nic *nic;
 	uint32_t number; /* in nic->conns */
 	struct rank_nic peer;
-	int nth; /* of those to this peer */
+	uint32_t failures; /* as this process has said; peer.failures: the other one */
+	int nth;	   /* of those to this peer */
 	/* MET: the queue pair may send and receive, but the peer's perhaps not */
 	enum pairing_state state;
 	struct verbs_qp *qp;
@@ -116,8 +119,8 @@ struct pairing {
 
 /* All of these under the lock. */
 
-/* The nth to `peer`, made if need be; NULL: a sentence. */
-struct pairing *pairing_get(struct nic *nic, const struct rank_nic *peer, int nth);
+/* The nth to `peer` of worlds in which this process has said `own` failures, made if need be; NULL: a sentence. */
+struct pairing *pairing_get(struct nic *nic, uint32_t own, const struct rank_nic *peer, int nth);
 /* Ready to send and receive. Once only; the failure is the connection's. */
 int pairing_join(struct pairing *c, uint32_t qpn, uint32_t psn, uint32_t mtu, uint32_t reads);
 /* Its work ends with failures from now on. The first reason counts. _last: a sentence of this thread's, that has both places. */

@@ -12,7 +12,7 @@
 #include "src/base/status.h"
 
 #define HELLO_MAGIC 0x6c6c6568u
-#define HELLO_VERSION 4u
+#define HELLO_VERSION 5u
 #define HELLO_AGAIN_NS 20000000ll
 #define NUMBER_MOST 0xffffffu /* of queue pairs and packets */
 #define MTU_MOST 5u
@@ -24,6 +24,7 @@ struct hello {
 	unsigned char from[16], gid[16]; /* from: the endpoint, veiled */
 	uint32_t from_qpn, from_qkey;
 	uint32_t qpn, psn, reads;
+	uint32_t failures, to_failures; /* as the sender said, and the other one */
 	uint16_t lid;
 	uint8_t mtu, ethernet;
 	uint8_t joined, asks,
@@ -126,6 +127,7 @@ void hello_address(const struct nic *nic, struct rank_nic *address)
 {
 	*address = (struct rank_nic){ .qpn = nic->hello->qp_num,
 		.qkey = hello_key(nic),
+		.failures = atomic_load(&verbs_state()->failures),
 		.lid = nic->place.attr.lid,
 		.mtu = (uint8_t)nic->place.attr.active_mtu,
 		.ethernet = nic->place.ethernet,
@@ -151,6 +153,8 @@ static void hello_send(struct pairing *c, bool asks)
 		.qpn = c->qp->qp_num,
 		.psn = c->psn,
 		.reads = nic_reads(nic),
+		.failures = c->failures,
+		.to_failures = c->peer.failures,
 		.lid = nic->place.attr.lid,
 		.mtu = (uint8_t)nic->place.attr.active_mtu,
 		.ethernet = nic->place.ethernet,
@@ -292,6 +296,7 @@ static void hello_sender(const struct hello *hello, struct rank_nic *from)
 {
 	*from = (struct rank_nic){ .qpn = hello->from_qpn,
 		.qkey = hello->from_qkey,
+		.failures = hello->failures,
 		.lid = hello->lid,
 		.mtu = hello->mtu,
 		.ethernet = hello->ethernet,
@@ -309,7 +314,7 @@ static void hello_take(struct nic *nic, const struct hello *hello)
 	bool news;
 
 	hello_sender(hello, &from);
-	c = pairing_get(nic, &from, hello->nth);
+	c = pairing_get(nic, hello->to_failures, &from, hello->nth);
 
 	if (!c) {
 		log_line(LOG_ERROR, "a hello is not answered: %s", status_sentence());

@@ -22,7 +22,7 @@
 
 /* The port takes hellos from here on; its queue pair is the caller's to destroy. */
 int hello_open(struct nic *nic);
-/* How others say hello to it. */
+/* How others say hello to it, and how many connections of the process have failed so far. */
 void hello_address(const struct nic *nic, struct rank_nic *address);
 /* One has come. Under the lock. */
 void hello_heard(struct nic *nic, uint32_t at, const struct verbs_wc *wc);

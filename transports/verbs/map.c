@@ -125,6 +125,7 @@ static int rdma_rank_open(
 		rdma_rank_close(rdma);
 		return rc;
 	}
+	rdma->failures = me->nic.failures;
 	me->nic.key = rdma->heap->key;
 	me->nic.memory = (uint8_t)rdma->heap->memory;
 	me->nic.atomics = (uint8_t)rank_atomics(rdma->nic, rdma->heap);
@@ -295,7 +296,7 @@ int rdma_conn(const struct rdma_peer *peer, int lane, struct verbs_wait *wait, s
 
 	lane_address(peer, lane, &address);
 	pthread_mutex_lock(&nic->lock);
-	*c = pairing_get(nic, &address, peer->nth);
+	*c = pairing_get(nic, peer->failures, &address, peer->nth);
 	pthread_mutex_unlock(&nic->lock);
 	return *c ? hello_meet(*c, wait) : -EIO;
 }
@@ -364,6 +365,7 @@ static int rdma_attach(
 		return fail_rank(-ENOMEM, link->rank, "rdma to rank %d: out of memory", peer->rank);
 	rdma->nic = link->rdma->nic;
 	rdma->address = peer->nic;
+	rdma->failures = link->rdma->failures;
 	rdma->nth = conn_nth(link->rank, peer->rank);
 	rdma->base = peer->heap_base;
 	rdma->size = peer->heap_size + peer->own_size;

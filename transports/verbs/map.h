@@ -17,6 +17,7 @@ struct rdma_rank {
 	struct nic *nic;
 	struct stage *stage; /* its device; NULL: the CPU reaches its memory */
 	struct region *heap;
+	uint32_t failures; /* as it has said; see conn.h */
 	int nrails;
 	struct rdma_rail rails[RDMA_RAILS - 1];
 	/* guarded by the port's lock: of the last world that broke, until when its moves may end */
@@ -28,6 +29,7 @@ struct rdma_peer {
 	struct nic *nic;
 	struct rank_nic address;
 	int nth;		     /* of the connections to a port of the peer's */
+	uint32_t failures;	     /* as its rank here has said */
 	uint64_t base, size;	     /* its heap and library area, by its own addresses */
 	uint64_t own;		     /* offset of the latter */
 	struct rdma_buffer *buffers; /* guarded by the port's lock */

@@ -464,7 +464,8 @@ void sender_part(struct sender *sender, struct verbs_wait *wait)
 	if (!nic_wait(c->nic, sender_has_parted, sender, wait))
 		return;
 	pthread_mutex_lock(&c->nic->lock);
-	pairing_fail(c, -ECANCELED, "moves of a broken comm do not end");
+	/* not -ECANCELED, by which other comms that have the connection would take themselves for broken */
+	pairing_fail(c, -EIO, "moves of a broken comm do not end");
 	pthread_mutex_unlock(&c->nic->lock);
 	if (nic_wait(c->nic, sender_has_parted, sender, &flushed))
 		log_line(LOG_ERROR, "%s port %d: moves of a broken comm go on", c->nic->place.name,

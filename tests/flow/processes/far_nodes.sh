@@ -90,4 +90,16 @@ process "$two" shrink 6 4 5 2>/dev/null &
 wait 2>/dev/null
 expect_on 'who goes on after a killed process' 0 1 2 3
 expect 'the world in which they go on' '0 ' 0 1 2 3
+
+# A node that loses power: the device tells before the connection of the rendezvous does, and who is told goes on at once.
+export SPMT_SOCKET_LOST_MS=2000
+process "$one" vanish 4 0 1 &
+ip netns exec "$two" "$program" vanish "$scratch/uid" 4 2 3 >>"$scratch/out" 2>&1 &
+gone=$!
+ready 4
+ip -n "$two" link set spmt0 down
+kill -KILL "$gone"
+wait 2>/dev/null
+expect_on 'who goes on when the device has told of it' 0 1
+expect 'the world in which they go on then' '0 ' 0 1
 plan

@@ -13,6 +13,7 @@
  * part   as loop, and whoever is told of a death goes on with the others that live
  * late   the last rank does not come to the first barrier; rank 0 gives up on it soon, when all others are in it
  * puts   then puts to the rank that is half the world away until one fails, the last of which is what took MS
+ * vanish the same, and whoever is told of a death then goes on with the others that live, at once
  * odd    the last rank passes another size to spmt_malloc
  */
 #include <pthread.h>
@@ -148,7 +149,7 @@ static int acts(struct rank *r, spmt_comm *comm)
 		rc = spmt_malloc(comm, last ? 64 : 128, &block);
 	if (!rc && !strcmp(r->how, "late"))
 		rc = misses(r, comm);
-	if (!rc && !strcmp(r->how, "puts"))
+	if (!rc && (!strcmp(r->how, "puts") || !strcmp(r->how, "vanish")))
 		rc = put_until_it_fails(r, comm);
 	if (!rc && (!strcmp(r->how, "loop") || !strcmp(r->how, "part")))
 		printf("ready %d\n", r->rank);
@@ -208,7 +209,8 @@ static void *live(void *arg)
 	}
 	rc = acts(r, comm);
 	if (rc == SPMT_ERR_PEER_DEAD &&
-		(!strcmp(r->how, "shrink") || !strcmp(r->how, "part") || !strcmp(r->how, "lead")))
+		(!strcmp(r->how, "shrink") || !strcmp(r->how, "part") || !strcmp(r->how, "lead") ||
+			!strcmp(r->how, "vanish")))
 		rc = goes_on(r, &comm);
 	if (rc)
 		snprintf(why, sizeof(why), "%s", spmt_last_error());

@@ -355,7 +355,7 @@ static int late(void)
 		.strangers = true,
 		.code = SPMT_ERR_TIMEOUT,
 		.says = NO_HELLO
-		"; refused since it was opened: 2, the last a hello of version 2, not 4" }));
+		"; refused since it was opened: 2, the last a hello of version 2, not 5" }));
 	return 0;
 }
 

@@ -589,7 +589,9 @@ SPMT_API int spmt_copy_out(spmt_comm *comm, void *host_dst, const void *src_sym,
  * above the store threshold it returns before the bytes have moved. _on_stream: in stream order;
  * does not block the host. A stream that is being captured (SPMT_CAP_GRAPH) records them, for each
  * launch of the graph; the graph does not wait for work in other streams; that is up to whoever
- * launches it. Operations over the network, signals included, cannot be captured: SPMT_ERR_UNSUPPORTED, and the capture goes on.
+ * launches it. Once an operation over the network has failed in a stream, none to that PE in any stream of the comm happens until
+ * spmt_quiet or spmt_quiet_on_stream has told of it. Operations over the network, signals included, cannot be captured:
+ * SPMT_ERR_UNSUPPORTED, and the capture goes on.
  */
 SPMT_API int spmt_put(spmt_comm *comm, void *dst, const void *src, size_t size, int pe);
 SPMT_API int spmt_put_nbi(spmt_comm *comm, void *dst, const void *src, size_t size, int pe);

@@ -29,7 +29,8 @@ struct link {
 	uint64_t threshold; /* movers[0] up to it, movers[1] above */
 	struct mover movers[2];
 	int nmovers;
-	bool pending;	/* set by a mover: work since the last quiet */
+	bool pending; /* set by a mover: work since the last quiet */
+	bool goes_on; /* by a mover, in quiet: whether another one has to come, whatever this one returns */
 	bool direct;	/* blocking moves of any size are the CPU's own stores */
 	bool by_kernel; /* a kernel may move what movers would: loadable, and nobody wraps them */
 
@@ -47,6 +48,10 @@ struct link {
 	const uint32_t
 		*heeded; /* what this rank's kernels look at, raised behind `stop`; NULL: nothing */
 	const struct ipc_memory *memory; /* map ipc: the peer's heap, named; the world's */
+
+	/* A move in a stream, by a mover that streams do not tell of failures, has failed: its code, until quiet tells of it. Written by any
+	   thread, under a lock of the mover's. */
+	_Atomic int failed;
 
 	/* enum link_fall, set with release when sdma did not get what it wanted; `why` is for link_route() */
 	_Atomic int fell_back;

@@ -164,7 +164,7 @@ int link_quiet(struct link *link)
 		pending |= link_cut_short(one);
 		failure_note(&first, one);
 	}
-	link->pending = pending;
+	link->pending = pending || link->goes_on;
 	return failure_tell(&first);
 }
 

@@ -103,7 +103,8 @@ struct mover_ops {
 	   move is reported here and again by the next quiet, so that no signal follows data
 	   that is not there. */
 	int (*fence)(struct mover *m);
-	/* All NBI moves, signals and atomics are complete everywhere. First failure since the last quiet. */
+	/* All NBI moves, signals and atomics are complete everywhere. First failure since the last quiet, also of moves in streams, where the
+	   streams themselves do not tell of it: the mover sets link->failed then, and link->goes_on while some are left. */
 	int (*quiet)(struct mover *m);
 	/* Gives the state back, if there is any. */
 	void (*close)(struct mover *m);

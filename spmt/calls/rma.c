@@ -260,6 +260,7 @@ static int put_queue(spmt_comm *comm, uint64_t offset, const void *src, size_t n
 		return move_by_kernel(comm, &args, pe, stream);
 	}
 	rc = m->ops->put(m, offset, src, n, MOVE_STREAM, stream);
+	comm->pending |= link->pending;
 	if (!rc)
 		rma_stored_stream(comm, pe, stream);
 	return rc;
@@ -271,6 +272,7 @@ static int get_queue(spmt_comm *comm, void *dst, uint64_t offset, size_t n, int 
 	struct link *link = &comm->links[pe];
 	struct mover *m = rma_mover(link, n, MOVE_STREAM);
 	device_stream stream = reserved->at.stream;
+	int rc;
 
 	if (is_behind_collective(comm, link, offset, dst, n, reserved)) {
 		struct kernel_copy_args args = { .dst = (uintptr_t)dst,
@@ -280,7 +282,9 @@ static int get_queue(spmt_comm *comm, void *dst, uint64_t offset, size_t n, int 
 
 		return move_by_kernel(comm, &args, pe, stream);
 	}
-	return m->ops->get(m, dst, offset, n, MOVE_STREAM, stream);
+	rc = m->ops->get(m, dst, offset, n, MOVE_STREAM, stream);
+	comm->pending |= link->pending;
+	return rc;
 }
 
 int rma_put_stream(
@@ -382,19 +386,21 @@ static int put_signal_stream(spmt_comm *comm, void *dst, const void *src, size_t
 }
 
 /* What the device moves is queued with its signal and waited for once; even if the signal could not be queued, as src is the caller's
-   again on return. */
-static int put_signal_wait(spmt_comm *comm, int queued)
+   again on return. Of a move over the network that fails the stream does not tell, but the link. */
+static int put_signal_wait(spmt_comm *comm, struct link *link, int queued)
 {
 	struct status_saved cause;
 	int rc;
 
 	status_save(&cause);
 	rc = stream_drain(comm, "spmt_put_signal");
+	if (!rc && !link->base)
+		rc = link_fence(link);
 	if (queued) {
 		status_restore(&cause);
 		rc = queued;
 	}
-	return comm_failed(comm, "spmt_put_signal", rc);
+	return rc ? rma_failed(comm, "spmt_put_signal", rc) : 0;
 }
 
 int spmt_put_signal(spmt_comm *comm, void *dst, const void *src, size_t size, uint64_t *sig,
@@ -410,8 +416,8 @@ int spmt_put_signal(spmt_comm *comm, void *dst, const void *src, size_t size, ui
 	if (rc)
 		return rc;
 	if (!comm_cpu_access(comm) && size <= comm->links[pe].threshold)
-		return put_signal_wait(
-			comm, put_signal_stream(comm, dst, src, size, &s, comm->stream));
+		return put_signal_wait(comm, &comm->links[pe],
+			put_signal_stream(comm, dst, src, size, &s, comm->stream));
 	if (size) {
 		m = rma_mover(&comm->links[pe], size, MOVE_BLOCKING);
 		rc = m->ops->put(m, rma_offset(comm, dst), src, size, MOVE_BLOCKING, NULL);

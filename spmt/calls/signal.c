@@ -45,6 +45,7 @@ int signal_queue(spmt_comm *comm, uint64_t *sig, uint64_t val, enum spmt_signal_
 	if (m->link->base)
 		return signal_kernel(comm, sig, val, op, pe, stream);
 	rc = m->ops->signal(m, rma_offset(comm, sig), val, op, stream);
+	comm->pending |= m->link->pending;
 	if (!rc)
 		rma_stored_stream(comm, pe, stream);
 	return rc;

@@ -172,8 +172,9 @@ int quiet_slow(spmt_comm *comm, const char *what)
 	first.rc = 0;
 	if (rc)
 		return rc;
-	failure_note(&first, comm_failed(comm, what, movers_quiet(comm, what)));
 	failure_note(&first, comm_failed(comm, what, work_quiet(comm, what)));
+	/* behind streams, since links are told what has failed there */
+	failure_note(&first, comm_failed(comm, what, movers_quiet(comm, what)));
 	rc = failure_tell(&first);
 	/* The work may have ended because the world broke. */
 	if (!rc && comm_is_broken(comm))
@@ -187,15 +188,15 @@ int spmt_fence(spmt_comm *comm)
 	EXCLUSIVE(comm, __func__);
 	int rc = comm_enter(comm, "spmt_fence");
 
+	/* Non-blocking calls may have gone to the comm's own stream, and links tell which of them have
+	   failed. Other streams are the user's to order. */
+	if (!rc && comm->streamed_own)
+		rc = stream_drain(comm, "spmt_fence");
 	for (int pe = 0; !rc && comm->pending && pe < comm->nranks; pe++) {
 		rc = link_fence(&comm->links[pe]);
 		if (rc == -ECANCELED)
 			rc = comm_broken(comm, "spmt_fence");
 	}
-	/* Non-blocking calls may have gone to the comm's own stream. Other streams are the
-	   user's to order. */
-	if (!rc && comm->streamed_own)
-		rc = stream_drain(comm, "spmt_fence");
 	return comm_failed(comm, "spmt_fence", rc);
 }
 

@@ -71,6 +71,13 @@ static int comm_code(const spmt_comm *comm)
 		comm_cause(comm, &cause);
 		return cause.code;
 	}
+	/* a lane has its parent's links, and moves nothing over the network */
+	for (int pe = 0; !comm->lane && pe < comm->nranks; pe++) {
+		int code = comm->links[pe].failed;
+
+		if (code)
+			return code;
+	}
 	if (!kernel_left(comm))
 		return 0;
 	return __atomic_load_n(&kernel_report_of(comm->signals)->differs.valid, __ATOMIC_ACQUIRE) ==

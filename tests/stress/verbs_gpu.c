@@ -18,6 +18,7 @@ enum { RANKS = 3, BIG = 50001, PAIR = 2, FAULTS_MOST = 20 };
 
 static __typeof__(&fake_verbs_live) live;
 static __typeof__(&fake_verbs_fail) fail_call_of_nic;
+static __typeof__(&fake_verbs_break) break_work;
 static __typeof__(&fake_verbs_congest) congest;
 static __typeof__(&fake_verbs_shout) shout;
 
@@ -339,6 +340,16 @@ static void until(int when)
 		sleep_ms(1);
 }
 
+/* In a world of two, whose NICs lack something. */
+static int turns(int (*fn)(spmt_comm *comm, void *arg), const char *without)
+{
+	turn = 0;
+	setenv("SPMT_FAKE_NIC_WITHOUT", without, 1);
+	TRY(ranks_run(PAIR, &attr, fn, NULL));
+	REQUIRE_EQ(live(), 0);
+	return 0;
+}
+
 /* What rank 0 gives is on its way, and its bytes are not fetched yet. */
 static int fetched_late(spmt_comm *comm, char *own)
 {
@@ -378,11 +389,7 @@ static int woken_between(spmt_comm *comm, void *arg)
 
 static int late_fetch(void)
 {
-	turn = 0;
-	setenv("SPMT_FAKE_NIC_WITHOUT", "dmabuf,peer", 1);
-	TRY(ranks_run(PAIR, &attr, woken_between, NULL));
-	REQUIRE_EQ(live(), 0);
-	return 0;
+	return turns(woken_between, "dmabuf,peer");
 }
 
 /* ---- captures ---------------------------------------------------------------------------------- */
@@ -447,11 +454,69 @@ static int captures(spmt_comm *comm, void *arg)
 
 static int in_captures(void)
 {
-	turn = 0;
-	setenv("SPMT_FAKE_NIC_WITHOUT", "", 1);
-	TRY(ranks_run(PAIR, &attr, captures, NULL));
-	REQUIRE_EQ(live(), 0);
+	return turns(captures, "");
+}
+
+/* ---- failures in streams ------------------------------------------------------------------------ */
+
+/* A put with a signal goes by the comm's stream here, which does not tell: the call says so, and quiet does, once. */
+static int fails_in_stream(spmt_comm *comm, void *arg)
+{
+	static char own[BIG];
+	char *block;
+	uint64_t *word;
+	int rc;
+
+	(void)arg;
+	REQUIRE_OK(spmt_malloc(comm, BIG, (void **)&block));
+	REQUIRE_OK(spmt_malloc(comm, sizeof(*word), (void **)&word));
+	REQUIRE_OK(spmt_put(comm, block, own, BIG, !spmt_rank(comm)));
+	REQUIRE_OK(spmt_barrier(comm));
+	if (spmt_rank(comm)) {
+		until(1);
+		return 0;
+	}
+	break_work(1, VERBS_WC_REM_ACCESS_ERR);
+	rc = spmt_put_signal(comm, block, own, BIG, word, 1, SPMT_SIGNAL_SET, 1);
+	break_work(0, 0);
+	turn = 1;
+	REQUIRE_EQ(rc, -EIO);
+	REQUIRE_SAYS("spmt_put_signal: rank 0: put to rank 1: ");
+	REQUIRE_CODE(spmt_quiet(comm), -EIO);
+	REQUIRE_OK(spmt_quiet(comm));
 	return 0;
+}
+
+/* What shares the connection fails, but not of a deadline that is not its own. */
+static int late_in_a_part(spmt_comm *comm, void *arg)
+{
+	spmt_comm *part;
+	char *block;
+	int rc;
+
+	(void)arg;
+	REQUIRE_OK(spmt_malloc(comm, BIG, (void **)&block));
+	REQUIRE_OK(spmt_put(comm, block, block, BIG, !spmt_rank(comm)));
+	REQUIRE_OK(spmt_split(comm, 0, 0, &part));
+	if (spmt_rank(comm)) {
+		until(1);
+		return 0;
+	}
+	REQUIRE_OK(spmt_set_timeout(part, NAP_MS));
+	congest(0);
+	REQUIRE_OK(spmt_put_on_stream(part, block, block, BIG, 1, NULL));
+	REQUIRE_CODE(spmt_quiet(part), SPMT_ERR_TIMEOUT);
+	congest(-1);
+	rc = spmt_put(comm, block, block, BIG, 1);
+	turn = 1;
+	REQUIRE_CODE(rc, -EIO);
+	return 0;
+}
+
+static int failing(void)
+{
+	TRY(turns(fails_in_stream, ""));
+	return turns(late_in_a_part, "");
 }
 
 /* Where the user has promised that memory stays (SPMT_RDMA_CACHE=trust) ports come to know it: nothing bounces the second time. */
@@ -482,6 +547,7 @@ int main(int argc, char **argv)
 		{ "each call fails in turn where memory bounces", each_call },
 		{ "a move for a peer that the network keeps waiting", late_fetch },
 		{ "moves in a stream that is being captured", in_captures },
+		{ "failures in streams", failing },
 	};
 	static const struct test_case kept[] = {
 		{ "memory that is kept, by dma-buf", kept_by_dmabuf },
@@ -513,6 +579,7 @@ int main(int argc, char **argv)
 	}
 	*(void **)&live = dlsym(library, "fake_verbs_live");
 	*(void **)&fail_call_of_nic = dlsym(library, "fake_verbs_fail");
+	*(void **)&break_work = dlsym(library, "fake_verbs_break");
 	*(void **)&congest = dlsym(library, "fake_verbs_congest");
 	*(void **)&shout = dlsym(library, "fake_verbs_shout");
 	*(void **)&registrations = dlsym(library, "fake_verbs_limit");

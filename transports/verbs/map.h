@@ -48,6 +48,12 @@ struct stripe {
 	bool fenced; /* what is in flight on the first lane must arrive before later moves */
 };
 
+/* What a link has under way: by calls, on the comm's thread; and in streams, NULL until there was such a move. */
+struct link_work {
+	struct stripe stripe;
+	struct laters *laters;
+};
+
 /* A move, or the pieces of it, of which lane i moves the i-th: cut.n > 0. */
 struct cut {
 	int n;
@@ -74,6 +80,9 @@ int rdma_find(const struct rdma_peer *peer, uint64_t offset, size_t n, struct rd
 bool rdma_known(const struct rdma_peer *peer, int lane, uint64_t offset, size_t n,
 	struct rdma_place *place);
 
+/* mover.c: a code of a sender's, or of finding one, as the link's mover's. */
+int verbs_failed(struct link *link, const char *what, int rc);
+
 /* stripe.c */
 
 /* How a move goes: in pieces where it is large, and all devices know the memory at both ends. */
@@ -89,11 +98,35 @@ int stripe_get(struct stripe *stripe, const struct cut *cut, void *dst, bool blo
 int stripe_wait(struct stripe *stripe, struct verbs_wait *wait);
 int stripe_failure(struct stripe *stripe, bool take);
 void stripe_drop(struct stripe *stripe);
+/* Of a broken comm: what does not end in time touches its user's memory no more, or, by `last`, its connection ends. */
+void stripe_stop(const struct stripe *stripe, struct verbs_wait *wait, struct verbs_wait *last);
 /* Before what comes behind earlier moves goes by the first lane: all pieces on the others are there, or one has failed. */
 int stripe_join(struct stripe *stripe, struct verbs_wait *wait);
 static inline int stripe_order(struct stripe *stripe, struct verbs_wait *wait)
 {
 	return stripe->loose ? stripe_join(stripe, wait) : 0;
 }
+
+/* later.c: moves in streams. All but later_queue: work->laters is there, or there is nothing to do (wait, stop, close). */
+
+struct later_move {
+	enum { LATER_PUT, LATER_GET, LATER_ASK } kind;
+	const char *name;
+	char *local;
+	size_t n;
+	struct amo amo; /* ASK */
+};
+int later_queue(struct link *link, struct link_work *work, uint64_t offset,
+	const struct later_move *move, device_stream stream);
+/* What failed since quiet last took a failure; `take`: it is told, and those queued from here on happen. */
+int laters_failure(struct link *link, const struct link_work *work, bool take);
+/* Until what may be in flight of those that failed has ended: 0, why it has failed since, or the wait was cut short. `take`: it goes. */
+int laters_wait(
+	struct link *link, const struct link_work *work, bool take, struct verbs_wait *wait);
+/* Another quiet has to come. */
+bool laters_go_on(const struct link *link, const struct link_work *work);
+void laters_stop(const struct link *link, const struct link_work *work, struct verbs_wait *wait,
+	struct verbs_wait *last);
+void laters_close(struct link *link, struct link_work *work);
 
 #endif

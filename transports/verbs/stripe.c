@@ -197,6 +197,16 @@ int stripe_join(struct stripe *stripe, struct verbs_wait *wait)
 	return rc;
 }
 
+void stripe_stop(const struct stripe *stripe, struct verbs_wait *wait, struct verbs_wait *last)
+{
+	for (int i = 0; i < RDMA_RAILS; i++) {
+		if (stripe->lanes[i] && !stripe->lanes[i]->deaf)
+			sender_wait(stripe->lanes[i], false, wait);
+		if (stripe->lanes[i])
+			sender_part(stripe->lanes[i], last);
+	}
+}
+
 void stripe_drop(struct stripe *stripe)
 {
 	for (int i = 0; i < RDMA_RAILS; i++) {

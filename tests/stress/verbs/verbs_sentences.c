@@ -469,6 +469,8 @@ static int put_in_stream(spmt_comm *comm, uint64_t *word)
 	fake.break_work(0, 0);
 	REQUIRE_EQ(rc, SPMT_ERR_PEER_DEAD);
 	REQUIRE_SAYS("put to rank 1: " PLACES RETRIES);
+	REQUIRE_CODE(spmt_quiet(comm), SPMT_ERR_PEER_DEAD);
+	REQUIRE_SAYS("spmt_quiet: rank 0: put to rank 1: " PLACES RETRIES);
 	REQUIRE_OK(spmt_host_stream_destroy(stream));
 	return 0;
 }

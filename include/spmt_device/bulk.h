@@ -41,7 +41,7 @@ SPMTD_BEGIN
  *	           shared memory, at a multiple of 128. 0, or SPMTD_INVALID; then copies go by loads and stores. b is the thread's own, or
  *	           of each thread of the warp
  *	put, get   as spmtd_putmem, spmtd_getmem. _nbi: complete after spmtd_bulk_quiet; spmtd_quiet, spmtd_fence and signals do not know of
- *	           them before
+ *	           them before. Of a peer that has no address (fifo.h) _nbi forms wait as the others do
  *	copy       between addresses that this thread can load and store, as of spmtd_ptr, spmtd_mem_ptr or a channel: remote or local
  *	put_many   each chunk is loaded once and stored to `count` ranks
  *	broadcast  n bytes of src to every rank's buffer of a switch channel at off, its own included: each chunk is loaded once and stored to each
@@ -658,7 +658,7 @@ SPMTD_FN void spmtd_bulk_all_(struct spmtd_bulk *b, const struct spmt_view *v,
 	{                                                                                          \
 		struct spmtd_bulk_to_ to = spmtd_bulk_to_one_(v, spmtd_there_(v, dst, pe));        \
 		if (spmtd_is_far_(v, pe)) {                                                        \
-			spmtd_far_put_(v, dst, src, n, pe, scope, nbi);                            \
+			spmtd_far_put_(v, dst, src, n, pe, scope, 0);                              \
 			return;                                                                    \
 		}                                                                                  \
 		spmtd_bulk_move_(                                                                  \
@@ -671,7 +671,7 @@ SPMTD_FN void spmtd_bulk_all_(struct spmtd_bulk *b, const struct spmt_view *v,
 	{                                                                                          \
 		struct spmtd_bulk_to_ to = spmtd_bulk_to_one_(v, spmtd_at_(dst));                  \
 		if (spmtd_is_far_(v, pe)) {                                                        \
-			spmtd_far_get_(v, dst, src, n, pe, scope, nbi);                            \
+			spmtd_far_get_(v, dst, src, n, pe, scope, 0);                              \
 			return;                                                                    \
 		}                                                                                  \
 		spmtd_bulk_move_(b, &to, spmtd_there_(v, src, pe), n, SPMTD_GET_, SPMTD_BULK_DST_, \
@@ -692,7 +692,7 @@ SPMTD_FN void spmtd_bulk_all_(struct spmtd_bulk *b, const struct spmt_view *v,
 		to.count = count;                                                                  \
 		if (spmtd_fifo_(v)) {                                                              \
 			for (int i = 0; i < count; i++)                                            \
-				spmtd_put_to_(v, dst, src, n, pes[i], scope, nbi);                 \
+				spmtd_put_to_(v, dst, src, n, pes[i], scope, 0);                   \
 			return;                                                                    \
 		}                                                                                  \
 		if (count > 0)                                                                     \

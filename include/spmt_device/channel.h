@@ -16,7 +16,7 @@ SPMTD_BEGIN
  * c is what spmt_channel_get has filled, v the view of the same comm. `local` is this rank's buffer, `remote` the peer's, `incoming`
  * this rank's own copy of what `remote` is: where the peer's puts come if it names the same buffer. Offsets are bytes, and not
  * checked. Calls are by a thread, _warp or _block as everywhere; _group is one transfer by `blocks` blocks, each of which calls with its
- * index, and none waits for another; _each is one of packets by `threads` threads, likewise (packet.h).
+ * index, and none waits for another, but as packet.h says of AMD GPUs; _each is one of packets by `threads` threads, likewise (packet.h).
  *
  *	signal          the peer's counter rises by 1, behind all that the calling thread or, with data_sync BEFORE, its warp or block
  *	                has put. _relaxed: without that order

@@ -235,35 +235,21 @@ SPMTD_FN void spmtd_far_put_signal_(const struct spmt_view *v, int where, uint64
 
 /* ---- what a post brings back --------------------------------------------------------------------- */
 
-/* A cell of one's own: its number; SPMTD_CELLS: none was free before the deadline. */
-SPMTD_FN uint32_t spmtd_cell_claim_(const struct spmt_view *v, int peer)
+/* A cell of one's own: its number; SPMTD_CELLS: none is free, of those in *used. */
+SPMTD_FN uint32_t spmtd_cell_try_(const struct spmt_view *v, uint64_t *used)
 {
-	uint64_t bits = spmtd_at_(&v->own->cells), used = spmtd_peek64_(bits), seen;
-	struct spmtd_waiter_ w;
+	uint64_t bits = spmtd_at_(&v->own->cells), seen = spmtd_peek64_(bits);
 	uint32_t cell;
-	int rc = 0;
 
-	spmtd_wait_begin_(&w);
-	for (;;) {
-		for (cell = 0; cell < SPMTD_CELLS && used >> cell & 1; cell++)
+	do {
+		*used = seen;
+		for (cell = 0; cell < SPMTD_CELLS && *used >> cell & 1; cell++)
 			continue;
-		if (cell < SPMTD_CELLS) {
-			seen = spmtd_cas64_(bits, used, used | (uint64_t)1 << cell);
-			if (seen == used)
-				break;
-			used = seen;
-			continue;
-		}
-		rc = spmtd_wait_check_(v, &w);
-		if (rc) {
-			spmtd_record_(v, rc, SPMTD_WHAT_POST, peer, bits, 0, used);
-			spmtd_poke64_(spmtd_at_(&v->own->lost), (uint64_t)(int64_t)rc);
+		if (cell == SPMTD_CELLS)
 			break;
-		}
-		used = spmtd_peek64_(bits);
-	}
-	spmtd_wait_rest_(v, &w);
-	return rc ? SPMTD_CELLS : cell;
+		seen = spmtd_cas64_(bits, *used, *used | (uint64_t)1 << cell);
+	} while (seen != *used);
+	return cell;
 }
 
 SPMTD_FN void spmtd_cells_free_(const struct spmtd_fifo *f, uint64_t cells)
@@ -275,27 +261,53 @@ SPMTD_FN void spmtd_cells_free_(const struct spmtd_fifo *f, uint64_t cells)
 	spmtd_wake_(&v, v.pe);
 }
 
-/* By one thread; 0 where it failed, which a quiet tells. A cell that the host may still write to is not used again until a quiet that began
-   behind it is done. */
-SPMTD_LONG uint64_t spmtd_far_ask_(uint64_t fifo, uint64_t timeout_ns, SPMTD_POST_)
+/* With that cell. One that the host may still write to is not used again until a quiet that began behind it is done. */
+SPMTD_FN uint64_t spmtd_far_ask_by_(
+	const struct spmtd_fifo *f, uint64_t timeout_ns, uint32_t cell, SPMTD_POST_)
 {
-	const struct spmtd_fifo *f = (const struct spmtd_fifo *)spmtd_to_(fifo);
 	int atomic = (int)(head >> 1 & 0x7f) == SPMTD_FAR_ATOMIC;
-	struct spmt_view v;
-	uint32_t cell;
 	uint64_t x;
 
-	spmtd_post_view_(f, timeout_ns, &v);
-	cell = spmtd_cell_claim_(&v, spmtd_post_peer_(head));
-	if (cell == SPMTD_CELLS)
-		return 0;
 	head |= atomic ? (uint64_t)(cell + 1) << 48 : (uint64_t)cell << 32;
-	if (spmtd_post_(fifo, timeout_ns, head, to, from, size, 1)) {
+	if (spmtd_post_(spmtd_at_(f), timeout_ns, head, to, from, size, 1)) {
 		spmtd_noret_or64_(spmtd_at_(&f->own->late), (uint64_t)1 << cell);
 		return 0;
 	}
 	x = spmtd_look64_(f->cells + cell * sizeof(x));
 	spmtd_cells_free_(f, (uint64_t)1 << cell);
+	return x;
+}
+
+/* By one thread; 0 where it failed, which a quiet tells. All that is done with a cell is within the loop, as in spmtd_post_claim_: others of the warp may
+   wait in it for this cell. */
+SPMTD_LONG uint64_t spmtd_far_ask_(uint64_t fifo, uint64_t timeout_ns, SPMTD_POST_)
+{
+	const struct spmtd_fifo *f = (const struct spmtd_fifo *)spmtd_to_(fifo);
+	struct spmtd_waiter_ w;
+	uint64_t used, x = 0;
+	struct spmt_view v;
+	uint32_t cell;
+	int rc, mine = 0;
+
+	spmtd_post_view_(f, timeout_ns, &v);
+	spmtd_wait_begin_(&w);
+	while (!mine) {
+		cell = spmtd_cell_try_(&v, &used);
+		mine = cell < SPMTD_CELLS;
+		if (mine) {
+			x = spmtd_far_ask_by_(f, timeout_ns, cell, head, to, from, size);
+			SPMTD_HIDE(mine);
+			continue;
+		}
+		rc = spmtd_wait_check_(&v, &w);
+		if (rc) {
+			spmtd_record_(&v, rc, SPMTD_WHAT_POST, spmtd_post_peer_(head),
+				spmtd_at_(&v.own->cells), 0, used);
+			spmtd_poke64_(spmtd_at_(&v.own->lost), (uint64_t)(int64_t)rc);
+			break;
+		}
+	}
+	spmtd_wait_rest_(&v, &w);
 	return x;
 }
 
@@ -481,8 +493,8 @@ SPMTD_FN void spmtd_fence_warp(const struct spmt_view *v)
 {
 	spmtd_meet_warp_();
 	spmtd_order_();
-	spmtd_fence_others_(v, SPMTD_WARP_);
-	if (spmtd_sdma_has_(v))
+	spmtd_fence_others_(v, SPMTD_WARP_); /* by one thread, and others may go on by themselves */
+	if (spmtd_sdma_has_(v) || spmtd_fifo_(v))
 		spmtd_meet_warp_();
 }
 

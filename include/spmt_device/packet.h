@@ -23,8 +23,8 @@ SPMTD_BEGIN
  *	          done, where pe has no address here (fifo.h)
  *
  * put_packet, get_packet are one packet by value, by one thread. _each is one transfer by `threads` threads of one block or of several, of
- * which each calls with its index and moves its own packets, every threads-th from its index on: none waits for another, and what get
- * and forward return is of the caller's packets alone. An index of `threads` or more moves nothing; get and forward say SPMTD_INVALID.
+ * which each calls with its index and moves its own packets, every threads-th from its index on: none waits for another (but that on AMD GPUs
+ * the threads of a wavefront leave a wait together), and what get and forward return is of the caller's packets alone. An index of `threads` or more moves nothing; get and forward say SPMTD_INVALID.
  *
  * flag is not 0, and differs from those of earlier uses of the buffer. With two alternating buffers and a flag
  * that rises by 1 per call (kept in device memory where kernels are in graphs), ranks that each put to and get

@@ -107,6 +107,38 @@ static void moves(void *args)
 	*a->line = 0;
 }
 
+/* What is complete behind a bulk copy's quiet: the data is there, or may be stored over. */
+static void bulk(void *args)
+{
+	struct args *a = args;
+	const struct spmt_view *v = &a->view;
+	int me = spmtd_my_pe(v), next = (me + 1) % RANKS, prev = (me + RANKS - 1) % RANKS;
+	_Alignas(128) unsigned char shared[4096];
+	struct spmtd_bulk b;
+
+	CHECK(spmtd_bulk_room(1024, 2) <= sizeof(shared));
+	CHECK(spmtd_bulk_begin(&b, shared, 1024, 2) == 0);
+	for (uint64_t round = 1; round <= ROUNDS; round++) {
+		fill(place(a, OWN), round, me);
+		CHECK(spmtd_barrier(v) == 0);
+		spmtd_bulk_get_nbi(v, &b, place(a, GOT), place(a, OWN), BYTES, next);
+		spmtd_bulk_quiet(&b);
+		CHECK(is_of(place(a, GOT), round, next));
+		CHECK(spmtd_barrier(v) == 0);
+		if (round % 2)
+			spmtd_bulk_put_nbi(v, &b, place(a, CAME), place(a, OWN), BYTES, next);
+		else
+			spmtd_bulk_put_many_nbi(
+				v, &b, place(a, CAME), place(a, OWN), BYTES, &next, 1);
+		spmtd_bulk_quiet(&b);
+		fill(place(a, OWN), round + ROUNDS, me);
+		CHECK(spmtd_barrier(v) == 0);
+		CHECK(is_of(place(a, CAME), round, prev));
+	}
+	spmtd_bulk_end(&b);
+	*a->line = 0;
+}
+
 /* Every type's size, and neighbours that stay as they are. */
 static void types(void *args)
 {
@@ -319,7 +351,7 @@ static int run_kernel(spmt_comm *comm, void (*kernel)(void *), struct args *a)
 static int run_all(spmt_comm *comm, void *arg)
 {
 	static void (*const kernels[])(
-		void *) = { moves, types, signals, packets, atomics, together };
+		void *) = { moves, bulk, types, signals, packets, atomics, together };
 	struct args a;
 
 	(void)arg;

@@ -454,6 +454,12 @@ def what_a_broken_world_refuses():
 
     def rank(comm, code):
         block, ones = comm.malloc(4), np.ones(4, np.float32)
+        few = ones[:2 + comm.rank]
+        comm.all_reduce(few.copy(), few, stream=0)
+        while comm.status() == 0:
+            time.sleep(0.001)
+        assert comm.status() == spmt.ERR_MISMATCH and not comm._is_broken()
+        raises(spmt.Error, comm.quiet, "differs")
         comm.barrier()
         comm.abort(code)
         for _ in range(20):

@@ -107,6 +107,10 @@ def texts():
         again.check()
     assert fails(lambda: spmt.Plan.from_json('{"name":\n 3}'), "line 2: name is no string").code == -22
     fails(lambda: spmt.Plan.from_json(b"\xff\x00"), "line 1")
+    for kind in bytes, bytearray, memoryview:
+        assert spmt.Plan.from_json(kind(gather(2).to_json().encode())).nranks == 2
+    for wrong in 5, None, [123, 125]:
+        fails(lambda: spmt.Plan.from_json(wrong), "the text is %r, neither str nor bytes" % (wrong,), kind=TypeError)
 
 
 def refusals():
@@ -127,6 +131,9 @@ def refusals():
     fails(lambda: plan.copy(0, 0, (0, "input", 0), plan.output(0, 0)), "0 is no Chunk", kind=TypeError)
     fails(lambda: plan.reduce(0, 0, [plan.input(0, 0), (1, "input", 0, 1)], plan.output(0, 0)), "(1, 'input', 0, 1) is no Chunk", kind=TypeError)
     fails(lambda: plan.copy(0, 0, plan.input(0, 0), np.zeros(2)), "is no Chunk", kind=TypeError)
+    for part, kind in ((1,), ValueError), ((0, 2, 1), ValueError), (3, TypeError):
+        fails(lambda: plan.copy(0, 0, plan.input(0, 0), plan.output(0, 0), part), "part is %r, which is not two" % (part,), kind=kind)
+    fails(lambda: plan.copy(0, 0, plan.input(0, 0), plan.output(0, 0), (0, 0.5)), "the number of parts is 0.5", kind=TypeError)
     fails(lambda: spmt.Plan("x", "y", 2, input_chunks=1.5, output_chunks=1), "input_chunks is 1.5", kind=TypeError)
     fails(lambda: spmt.Plan("x", "y", 0, input_chunks=1, output_chunks=1))
     fails(lambda: spmt.Plan("x", "y", 2, input_chunks=-1, output_chunks=1), kind=ValueError)

@@ -16,7 +16,7 @@ import numpy as np
 
 from . import _dlpack
 from ._arrays import Buffer, Symmetric, buffer, same_type, still_seen, symmetric
-from ._lib import ERR_ABORTED, ERR_BROKEN, ERR_MISMATCH, ERR_UNSUPPORTED, Attr, Error, Uid, Unique, call, check, lib
+from ._lib import ERR_ABORTED, ERR_MISMATCH, ERR_UNSUPPORTED, Attr, Error, Uid, Unique, call, check, lib
 
 T = TypeVar("T")
 
@@ -165,7 +165,7 @@ class Comm(Unique):
         except BaseException as error:
             if not isinstance(error, Error) or not (self._broken or error.code in _REFUSED):
                 self._hold(held)
-            self._broken = self.status() not in (0, ERR_MISMATCH) or (isinstance(error, Error) and error.code == ERR_BROKEN)
+            self._broken = self._is_broken()
             raise
 
     def _leave(self, held: list[Buffer], how: Callable[..., None], function: Callable[..., int], *args: Any) -> None:
@@ -194,12 +194,17 @@ class Comm(Unique):
         try:
             self._call(function)
         except Error:
-            if self.status() in (0, ERR_MISMATCH):
+            if not self._is_broken():
                 self._held, held = held + self._held, []
             raise
         finally:
             for one in held:
                 one.release()
+
+    def _is_broken(self) -> bool:
+        """A status of SPMT_ERR_MISMATCH is of a whole world, too: there a put of nothing succeeds."""
+        status = self.status()
+        return status not in (0, ERR_MISMATCH) or (status == ERR_MISMATCH and lib.spmt_put(self._handle, None, None, 0, self.rank) != 0)
 
     # life
 

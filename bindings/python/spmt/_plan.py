@@ -13,7 +13,7 @@ import numpy as np
 
 from ._arrays import Symmetric, symmetric
 from ._comm import _OPS, Comm, _number, _type
-from ._lib import ERR_MISMATCH, Error, PlanAttr, PlanInfo, PlanOp, PlanTrial, Unique, check, lib, whole
+from ._lib import Error, PlanAttr, PlanInfo, PlanOp, PlanTrial, Unique, check, lib, whole
 
 _KINDS = {
     name: number
@@ -54,6 +54,14 @@ def _int(value: int, what: str) -> int:
     if not -(1 << 31) <= value < 1 << 31:
         raise ValueError("%s is %d, beyond any" % (what, value))
     return value
+
+
+def _part(part: tuple[int, int]) -> tuple[int, int]:
+    try:
+        i, n = part
+    except (TypeError, ValueError) as error:
+        raise type(error)("part is %r, which is not two numbers: (i, n), the ith of n parts" % (part,)) from None
+    return _int(i, "the part"), _int(n, "the number of parts")
 
 
 def _write_chunks(to: Any, chunks: Sequence[Chunk]) -> None:
@@ -151,9 +159,10 @@ class Plan(Unique):
         self, rank: int, block: int, kind: str, src: Chunks = (), dst: Chunks = (), part: tuple[int, int] = (0, 0), **more: int
     ) -> None:
         sources, targets = _listed(src), _listed(dst)
+        i, n = _part(part)
         op = PlanOp(
-            size=ctypes.sizeof(PlanOp), kind=_KINDS[kind], nsrc=len(sources), ndst=len(targets), slice=_int(part[0], "the part"),
-            slices=_int(part[1], "the number of parts"), **{name: _int(value, name) for name, value in more.items()},
+            size=ctypes.sizeof(PlanOp), kind=_KINDS[kind], nsrc=len(sources), ndst=len(targets), slice=i, slices=n,
+            **{name: _int(value, name) for name, value in more.items()},
         )
         _write_chunks(op.src, sources[:_TERMS])
         _write_chunks(op.dst, targets[:_TERMS])
@@ -231,8 +240,10 @@ class Plan(Unique):
         return self._written("json")
 
     @classmethod
-    def from_json(cls, text: str | bytes) -> Plan:
+    def from_json(cls, text: str | bytes | bytearray | memoryview) -> Plan:
         """The plan of such a text. ``Error`` names the line of what is wrong."""
+        if not isinstance(text, (str, bytes, bytearray, memoryview)):  # bytes(5) are five NULs
+            raise TypeError("the text is %r, neither str nor bytes" % (text,))
         data = text.encode() if isinstance(text, str) else bytes(text)
         handle = ctypes.c_void_p()
         check(lib.spmt_plan_read(data, len(data), ctypes.byref(handle)))
@@ -362,6 +373,6 @@ class OpenPlan(Unique):
         try:
             self.comm._call(lib.spmt_plan_end, handle)
         except Error as error:
-            if error.code != -errno.EFAULT and self.comm.status() in (0, ERR_MISMATCH):  # else, and in a broken world, the plan is gone
+            if error.code != -errno.EFAULT and not self.comm._is_broken():  # else, and in a broken world, the plan is gone
                 self._handle = handle
             raise

@@ -327,7 +327,8 @@ SPMT_API int spmt_finalize(spmt_comm *comm);
  * or registered on a comm is freed on it, and ends with it. The library's words for the new comm
  * lie beside those of the world, or, when there is no more room, in the heap: less than 24 KiB and
  * 6 KiB a rank, 64 KiB more on GPUs and 260 KiB more where ranks live in several processes; there and
- * on GPUs also 24 KiB and 19 KiB a rank for lanes.
+ * on GPUs also 24 KiB and 19 KiB a rank for lanes. Where ranks live in several processes, at least 64 comms of all ranks of the world, or
+ * more of fewer, may be alive at once; one more is -ENOMEM on all ranks, and the comm stays usable.
  *
  * A world that breaks breaks all comms split from it. A split comm that breaks, by a collective
  * that timed out or by spmt_abort on it, breaks alone; what was allocated on it stays taken until

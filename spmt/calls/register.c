@@ -137,6 +137,7 @@ void mems_left(const spmt_comm *comm)
 			n, (size_t)last->peers[0].size, (unsigned long long)last->name + 1);
 }
 
+/* Of what this rank has looked up of its own, the owner's handle tells: it may be gone. */
 static const spmt_mem *mem_within(const spmt_comm *comm, const void *ptr, uint64_t n)
 {
 	const spmt_mem *mem = comm->mems;
@@ -144,7 +145,7 @@ static const spmt_mem *mem_within(const spmt_comm *comm, const void *ptr, uint64
 	for (; mem; mem = mem->next) {
 		const struct spmtd_mem_peer *own = &mem->peers[comm->rank];
 
-		if (own->size && own->base - (uintptr_t)ptr < n)
+		if (own->size && own->base - (uintptr_t)ptr < n && (!mem->offer || mem->offers))
 			break;
 	}
 	return mem;

@@ -207,6 +207,32 @@ Test(offers, a_broken_world)
 	RANKS_OK(ranks_threads(2, broken_main, &uid));
 }
 
+/* ---- under SPMT_CHECK --------------------------------------------------------------------------------------------- */
+
+/* What a rank has looked up of its own keeps no block. */
+static int withdrawn(spmt_comm *comm, void *arg)
+{
+	uint64_t *words;
+	spmt_mem *own, *mem;
+
+	(void)arg;
+	TRY(words_of(comm, &words));
+	REQUIRE_OK(spmt_register_local(comm, KEY, words, 8, &own));
+	REQUIRE_OK(spmt_mem_lookup(comm, spmt_rank(comm), KEY, &mem));
+	REQUIRE_CODE(spmt_free(comm, words), -EINVAL);
+	REQUIRE_SAYS("still registered");
+	REQUIRE_OK(spmt_deregister(comm, own));
+	REQUIRE_OK(spmt_free(comm, words));
+	return spmt_deregister(comm, mem);
+}
+
+Test(offers, a_block_that_is_offered_no_more)
+{
+	NEEDS_DEVICES(2);
+	setenv("SPMT_CHECK", "1", 1);
+	RANKS_OK(ranks_run(2, NULL, withdrawn, NULL));
+}
+
 /* ---- processes -------------------------------------------------------------------------------------------------- */
 
 static int apart(spmt_comm *comm, void *arg)

@@ -32,22 +32,22 @@ static int port_named(const char *text)
 	return port >= 1 && port <= UINT8_MAX ? (int)port : -1;
 }
 
-bool verbs_listed(const char *list, const char *name, int *port)
+bool verbs_listed(const char **list, const char *name, int *port)
 {
+	const char *at = *list;
 	size_t n = strlen(name);
+	bool is = !at;
 
 	*port = 0;
-	if (!list)
-		return true;
-	for (const char *at = list; *at; at += strcspn(at, ","), at += *at == ',') {
-		if (strncmp(at, name, n))
-			continue;
-		if (at[n] == ':')
-			*port = port_named(at + n + 1);
-		if (!at[n] || at[n] == ',' || at[n] == ':')
-			return true;
+	for (*list = at ? at : ""; **list && !is;) {
+		at = *list;
+		*list += strcspn(at, ",");
+		*list += **list == ',';
+		is = !strncmp(at, name, n) && strchr(",:", at[n]);
 	}
-	return false;
+	if (is && at && at[n] == ':')
+		*port = port_named(at + n + 1);
+	return is;
 }
 
 int verbs_gid_rank(const union verbs_gid *gid, bool v2)
@@ -281,23 +281,32 @@ int verbs_turn(const char *sys, const char *pci, int dev)
 
 /* ---- the choice ----------------------------------------------------------------------------- */
 
-/* Those of the list that are allowed, the nearest first; equal ones in the order they came. */
+static void find_one(struct verbs_found *found, int *n, const struct verbs_found *one)
+{
+	int at = *n;
+
+	if (*n == NICS_MOST)
+		return;
+	for (; at > 0 && found[at - 1].steps > one->steps; at--)
+		found[at] = found[at - 1];
+	found[at] = *one;
+	++*n;
+}
+
+/* Those of the list that are allowed, the nearest first; equal ones in the order they came. Of a device with several ports each that is
+   named. */
 static int find_all(const struct verbs_api *api, struct verbs_device **list, int n,
 	const char *wish, const char *pci, struct verbs_found *found)
 {
 	int count = 0;
 
-	for (int i = 0; i < n && count < NICS_MOST; i++) {
-		struct verbs_found one = { .device = list[i] };
-		int at = count;
+	for (int i = 0; i < n; i++) {
+		const char *name = api->device_name(list[i]), *rest = wish;
+		struct verbs_found one = { .device = list[i],
+			.steps = verbs_steps(VERBS_SYS, pci, name) };
 
-		if (!verbs_listed(wish, api->device_name(list[i]), &one.port))
-			continue;
-		one.steps = verbs_steps(VERBS_SYS, pci, api->device_name(list[i]));
-		for (; at > 0 && found[at - 1].steps > one.steps; at--)
-			found[at] = found[at - 1];
-		found[at] = one;
-		count++;
+		while (verbs_listed(&rest, name, &one.port))
+			find_one(found, &count, &one);
 	}
 	return count;
 }
@@ -333,7 +342,18 @@ static void take_turns(struct verbs_found *found, int n, int turn, int most)
 	}
 }
 
-/* The first `most` that can be opened, and that reach what the first of them does. */
+/* A port that is named twice is taken once; and others only where they reach what the first does. */
+static bool place_serves(const struct verbs_place *places, int n)
+{
+	const struct verbs_place *p = &places[n];
+
+	for (int i = 0; i < n; i++)
+		if (!strcmp(places[i].name, p->name) && places[i].port == p->port)
+			return false;
+	return p->ethernet == places[0].ethernet;
+}
+
+/* The first `most` that can be opened and serve. */
 static int open_some(const struct verbs_api *api, const struct verbs_found *found, int n, int most,
 	int64_t gid, struct verbs_place *places, int *count)
 {
@@ -345,7 +365,7 @@ static int open_some(const struct verbs_api *api, const struct verbs_found *foun
 	for (int i = 0; i < n && *count < most; i++) {
 		int one = place_open(api, &found[i], gid, &places[*count]);
 
-		if (!one && *count && places[*count].ethernet != places[0].ethernet)
+		if (!one && !place_serves(places, *count))
 			api->close_device(places[*count].ctx);
 		else if (!one)
 			++*count;

@@ -73,8 +73,8 @@ int verbs_turn(const char *sys, const char *pci, int dev);
 int verbs_first(int turn, int each, int near);
 /* Of two GIDs of a port, by type and what they name, the greater is to be preferred; 0: it cannot be used. Pure. */
 int verbs_gid_rank(const union verbs_gid *gid, bool v2);
-/* Whether `list` (SPMT_RDMA_DEVICE: "rxe0,mlx5_1:2") names the device, NULL: all; *port: 0 without one, -1: of no
-   port. Pure. */
-bool verbs_listed(const char *list, const char *name, int *port);
+/* Whether *list (SPMT_RDMA_DEVICE: "rxe0,mlx5_1:2") names the device, NULL: all; *port: 0 without one, -1: of no
+   port. *list is then what comes behind that. Pure. */
+bool verbs_listed(const char **list, const char *name, int *port);
 
 #endif

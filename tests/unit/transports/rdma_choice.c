@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Which RDMA device a rank takes, by the machine's buses: recorded ones (tests/fixtures, *.sysfs), made into a tree as /sys has it. */
 #include <criterion/criterion.h>
+#include <criterion/parameterized.h>
 #include <ftw.h>
 #include <limits.h>
 #include <stdio.h>
@@ -9,6 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "src/base/base.h"
+#include "src/base/status.h"
 #include "transports/verbs/choose.h"
 
 enum { NICS_HERE = 16 };
@@ -198,22 +201,147 @@ Test(rdma_choice, gids)
 	}
 }
 
+static bool listed(const char *list, const char *name, int *port)
+{
+	return verbs_listed(&list, name, port);
+}
+
 Test(rdma_choice, wishes)
 {
 	static const char *const no_ports[] = { "rxe0:", "rxe0:0", "rxe0:x", "rxe0:2x", "rxe0: 1",
 		"rxe0:-1", "rxe0:256", "rxe0:4294967298", "rxe0:1:2", "rxe0:,rxe0" };
+	const char *rest = NULL;
 	int port;
 
 	for (size_t i = 0; i < sizeof(no_ports) / sizeof(no_ports[0]); i++)
-		cr_expect(verbs_listed(no_ports[i], "rxe0", &port) && port == -1, "%s: %d",
-			no_ports[i], port);
-	cr_expect(verbs_listed("rxe0:255,rxe1", "rxe0", &port) && port == 255);
+		cr_expect(listed(no_ports[i], "rxe0", &port) && port == -1, "%s: %d", no_ports[i],
+			port);
+	cr_expect(listed("rxe0:255,rxe1", "rxe0", &port) && port == 255);
 
-	cr_expect(verbs_listed(NULL, "mlx5_0", &port) && !port);
-	cr_expect(verbs_listed("rxe0,mlx5_1:2", "mlx5_1", &port) && port == 2);
-	cr_expect(verbs_listed("rxe0,mlx5_1:2", "rxe0", &port) && !port);
-	cr_expect(!verbs_listed("mlx5_10", "mlx5_1", &port));
-	cr_expect(!verbs_listed("mlx5_1", "mlx5_10", &port));
+	cr_expect(listed("rxe0,mlx5_1:2", "mlx5_1", &port) && port == 2);
+	cr_expect(listed("rxe0,mlx5_1:2", "rxe0", &port) && !port);
+	cr_expect(!listed("mlx5_10", "mlx5_1", &port));
+	cr_expect(!listed("mlx5_1", "mlx5_10", &port));
+	cr_expect(verbs_listed(&rest, "mlx5_0", &port) && !port);
+	cr_expect(!verbs_listed(&rest, "mlx5_0", &port), "once");
+}
+
+/* ---- a machine of three devices with three ports each: the first are down, the last device is InfiniBand's */
+
+static struct verbs_device *made[4];
+static int open_now;
+
+static struct verbs_device **made_list(int *n)
+{
+	*n = 3;
+	for (int i = 0; i < *n; i++)
+		made[i] = (struct verbs_device *)&made[i];
+	return made;
+}
+
+static void made_list_free(struct verbs_device **list)
+{
+	cr_expect_eq(list, made);
+}
+
+static const char *made_name(struct verbs_device *device)
+{
+	static const char *const names[] = { "d0", "d1", "ib0" };
+
+	return names[(struct verbs_device **)device - made];
+}
+
+static struct verbs_ctx *made_open(struct verbs_device *device)
+{
+	open_now++;
+	return (struct verbs_ctx *)device;
+}
+
+static int made_close(struct verbs_ctx *ctx)
+{
+	(void)ctx;
+	open_now--;
+	return 0;
+}
+
+static int made_query(struct verbs_ctx *ctx, struct verbs_device_attr *attr)
+{
+	(void)ctx;
+	attr->phys_port_cnt = 3;
+	return 0;
+}
+
+static int made_port(struct verbs_ctx *ctx, uint8_t port, struct verbs_port_old *old)
+{
+	struct verbs_port *attr = (struct verbs_port *)old;
+
+	attr->state = port == 1 ? 1 : VERBS_PORT_ACTIVE;
+	attr->gid_tbl_len = 1;
+	attr->link_layer = ctx == (struct verbs_ctx *)&made[2] ? 1 : VERBS_LINK_LAYER_ETHERNET;
+	return 0;
+}
+
+static int made_gid(struct verbs_ctx *ctx, uint8_t port, int index, union verbs_gid *gid)
+{
+	(void)ctx;
+	memset(gid, 0, sizeof(*gid));
+	gid->raw[15] = (unsigned char)(1 + port + index);
+	return 0;
+}
+
+/* The ports that are taken, as "d0:2 d1:2", or the sentence. */
+static void chosen(const char *wish, int most, char *text, size_t size)
+{
+	static const struct verbs_api api = { .get_device_list = made_list,
+		.free_device_list = made_list_free,
+		.device_name = made_name,
+		.open_device = made_open,
+		.close_device = made_close,
+		.query_device = made_query,
+		.query_port = made_port,
+		.query_gid = made_gid };
+	struct verbs_place places[8];
+	size_t used = 0;
+	int n = 0;
+
+	if (wish)
+		setenv("SPMT_RDMA_DEVICE", wish, 1);
+	text[0] = '\0';
+	if (verbs_choose(&api, 0, "", most, places, &n))
+		snprintf(text, size, "%s", status_sentence());
+	cr_expect_eq(open_now, n);
+	for (int i = 0; i < n; i++)
+		used += (size_t)snprintf(text + used, size - used, "%s%s:%d", i ? " " : "",
+			places[i].name, places[i].port);
+}
+
+static const struct {
+	const char *wish;
+	int most;
+	const char *is;
+} wished[] = { { NULL, 4, "d0:2 d1:2" }, { "d1", 4, "d1:2" }, { "d0:2,d0:3", 4, "d0:2 d0:3" },
+	{ "d0:3,d1:3,d0:2", 4, "d0:3 d0:2 d1:3" }, { "d0:2,d0:3", 1, "d0:2" },
+	{ "d0:1,d0:3", 4, "d0:3" }, { "d0,d0:2,d0:3", 4, "d0:2 d0:3" },
+	{ "ib0:3,ib0:2", 4, "ib0:3 ib0:2" }, { "ib0:3,d0:2", 4, "d0:2" },
+	{ "d0:1", 4, "d0 has no active port of the number asked for (SPMT_RDMA_DEVICE)" },
+	{ "d7", 4, "SPMT_RDMA_DEVICE=d7 names none of 3 devices, the first is d0" } };
+
+ParameterizedTestParameters(rdma_choice, ports)
+{
+	static int rows[ARRAY_SIZE(wished)];
+
+	for (size_t i = 0; i < ARRAY_SIZE(wished); i++)
+		rows[i] = (int)i;
+	return cr_make_param_array(int, rows, ARRAY_SIZE(wished));
+}
+
+/* Each port that is named is one of the rank's, as with several devices. A process reads its environment once. */
+ParameterizedTest(int *row, rdma_choice, ports)
+{
+	char text[256];
+
+	chosen(wished[*row].wish, wished[*row].most, text, sizeof(text));
+	cr_expect_str_eq(text, wished[*row].is);
 }
 
 /* What /sys says is near a device, or that it does not. */

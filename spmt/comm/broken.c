@@ -1,4 +1,11 @@
 /* SPDX-License-Identifier: MIT */
+/*
+ * How a break travels. Whoever finds out writes the cause into the record of its process (world->local), then into the memory that all
+ * processes share, raises the stop words of the comms here, parts and lanes behind their world, wakes who sleeps, and tells the rendezvous,
+ * by which the other processes do the same (world_break_here). The first cause counts. Whoever learns of a break in the midst of that
+ * does what is missing before its call returns (await_shared, parts_inherit, lanes_inherit), so that the next call of this process, on
+ * whichever comm of the world, knows of it, too.
+ */
 #include "broken.h"
 
 #include <sched.h>

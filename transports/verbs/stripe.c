@@ -27,7 +27,7 @@ static bool lane_reaches(const struct link *link, struct nic *nic, const char *a
 	return reaches;
 }
 
-/* As many pieces as there are lanes, if none is too small. False: it stays whole. */
+/* As many pieces as there are lanes, if none is too small. False: it stays whole, as *cut has it. */
 static bool cut_up(
 	const struct link *link, uint64_t offset, const char *local, size_t n, struct cut *cut)
 {
@@ -35,20 +35,21 @@ static bool cut_up(
 	const struct env *env = env_loaded();
 	size_t from = env ? MAX_OF(env->rdma_stripe_from, 1u) : SIZE_MAX;
 	size_t count = MIN_OF(n / from, (size_t)peer->nlanes), each;
+	struct cut parts = { .n = 0 };
 
 	if (count < 2 || cut->pieces[0].place.staged)
 		return false;
 	each = ((n - 1) / count / PIECE_UNIT + 1) * PIECE_UNIT; /* a count-th at least */
-	cut->n = 0;
-	for (size_t at = 0; at < n; at += each, cut->n++) {
-		struct cut_piece *p = &cut->pieces[cut->n];
+	for (size_t at = 0; at < n; at += each, parts.n++) {
+		struct cut_piece *p = &parts.pieces[parts.n];
 
 		p->at = at;
 		p->n = MIN_OF(each, n - at);
-		if (!lane_reaches(link, peer->lanes[cut->n].nic, local + at, p->n) ||
-			!rdma_known(peer, cut->n, offset + at, p->n, &p->place))
+		if (!lane_reaches(link, peer->lanes[parts.n].nic, local + at, p->n) ||
+			!rdma_known(peer, parts.n, offset + at, p->n, &p->place))
 			return false;
 	}
+	*cut = parts;
 	return true;
 }
 

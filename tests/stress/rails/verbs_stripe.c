@@ -507,6 +507,38 @@ static int unknown(void)
 	return nothing_left(ranks_run_on(PAIR, &attr, apart, unknown_rank, NULL));
 }
 
+/* Nor does the most of it, registered once more, which all take, make it go in pieces, or by the key of that. */
+static int most_known_rank(spmt_comm *comm, void *arg)
+{
+	int rank = spmt_rank(comm), rc;
+	char *mine = shared[rank], *block;
+	spmt_mem *all, *most;
+
+	(void)arg;
+	REQUIRE_OK(spmt_malloc(comm, BIG, (void **)&block));
+	if (!rank)
+		fake.fail_named("ibv_reg_mr", 2);
+	rc = spmt_register(comm, rank ? NULL : mine, rank ? 0 : BIG, &all);
+	if (!rank)
+		fake.fail_named("", 0);
+	REQUIRE_OK(rc);
+	REQUIRE_OK(spmt_register(comm, rank ? NULL : mine, rank ? 0 : BIG - 1, &most));
+	if (rank) {
+		fill(block, BIG, 8);
+		REQUIRE_OK(spmt_mem_put(comm, all, 0, block, BIG, 0));
+	}
+	REQUIRE_OK(spmt_barrier(comm));
+	if (!rank)
+		TRY(filled_by("put", mine, BIG, 8));
+	REQUIRE_OK(spmt_deregister(comm, most));
+	return spmt_deregister(comm, all);
+}
+
+static int most_known(void)
+{
+	return nothing_left(ranks_run_on(PAIR, &attr, apart, most_known_rank, NULL));
+}
+
 int main(void)
 {
 	static const struct test_case cases[] = {
@@ -519,6 +551,7 @@ int main(void)
 		{ "a device refuses its piece, or to tell", refuses },
 		{ "one rank has a device less", one_less },
 		{ "a device does not take a buffer", unknown },
+		{ "a device takes all but its last byte", most_known },
 	};
 	static const char path[] = FAKES "/fake-verbs.so";
 	void *library;

@@ -298,7 +298,7 @@ int rdma_conn(const struct rdma_peer *peer, int lane, struct verbs_wait *wait, s
 	pthread_mutex_lock(&nic->lock);
 	*c = pairing_get(nic, peer->failures, &address, peer->nth);
 	pthread_mutex_unlock(&nic->lock);
-	return *c ? hello_meet(*c, wait) : -EIO;
+	return *c ? hello_meet(*c, wait) : status_last_code();
 }
 
 /* SPMT_RDMA_LAZY=0: what cannot be reached is found out at init. On failure nothing is attached. */

@@ -34,7 +34,7 @@ static int verbs_late(const struct link *link, int code)
 
 int verbs_failed(struct link *link, const char *what, int rc)
 {
-	if (rc == -ETIMEDOUT || rc == -ECANCELED) {
+	if (verbs_cut_short(rc)) {
 		link->pending = true;
 		return verbs_late(link, link_wait_failed(link, what, rc));
 	}
@@ -80,6 +80,23 @@ static inline struct stripe *verbs_stripe(const struct mover *m)
 	struct link_work *work = m->state;
 
 	return &work->stripe;
+}
+
+/* The end of a call. goes_on: by itself, for quiet to wait for. A failure that quiet does not come to is told here, once. */
+static int verbs_called(struct mover *m, const char *what, bool goes_on, int rc)
+{
+	struct link *link = m->link;
+	struct link_work *work = m->state;
+
+	link->pending |= goes_on;
+	if (!rc)
+		return 0;
+	rc = verbs_failed(link, what, rc);
+	if (work && !link->pending) {
+		KEEPS_SENTENCE;
+		stripe_failure(&work->stripe, true);
+	}
+	return rc;
 }
 
 /* How a move goes, and the senders for it. */
@@ -134,7 +151,6 @@ static int verbs_put(struct mover *m, uint64_t offset, const void *local, size_t
 static int verbs_get(struct mover *m, void *local, uint64_t offset, size_t n, enum move_mode mode,
 	device_stream stream)
 {
-	bool pending = m->link->pending;
 	struct verbs_wait wait;
 	struct cut cut;
 	int rc;
@@ -147,10 +163,8 @@ static int verbs_get(struct mover *m, void *local, uint64_t offset, size_t n, en
 	if (!rc) {
 		link_count(m->link, MOVER_VERBS, n);
 		rc = stripe_get(verbs_stripe(m), &cut, local, mode == MOVE_BLOCKING, &wait);
-		/* of pieces that fail others may still be under way */
-		m->link->pending = pending || mode != MOVE_BLOCKING || (rc && cut.n > 1);
 	}
-	return rc ? verbs_failed(m->link, "get", rc) : 0;
+	return verbs_called(m, "get", mode != MOVE_BLOCKING, rc);
 }
 
 static int verbs_signal(struct mover *m, uint64_t offset, uint64_t value, enum spmt_signal_op op,
@@ -179,10 +193,9 @@ static int verbs_atomic(struct mover *m, uint64_t offset, const struct amo *amo,
 		rc = stripe_order(verbs_stripe(m), &wait);
 	if (!rc) {
 		link_count(m->link, MOVER_VERBS, amo->size);
-		m->link->pending |= !old;
 		rc = sender_atomic(verbs_first_lane(m), at, amo, old, &wait);
 	}
-	return rc ? verbs_failed(m->link, "atomic", rc) : 0;
+	return verbs_called(m, "atomic", !old, rc);
 }
 
 /* Writes arrive in order, but the peer's thread takes its time; and so do other lanes. */

@@ -6,6 +6,7 @@
 #ifndef SPMT_VERBS_NIC_H
 #define SPMT_VERBS_NIC_H
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -86,6 +87,11 @@ static inline int64_t verbs_wait_end(struct verbs_wait *wait)
 	if (!wait->end)
 		wait->end = wait->ns < 0 ? INT64_MAX : process_now() + wait->ns;
 	return wait->end;
+}
+/* What it ends with where what it waits for goes on. */
+static inline bool verbs_cut_short(int rc)
+{
+	return rc == -ETIMEDOUT || rc == -ECANCELED;
 }
 /* Of a comm's deadline. */
 static inline int64_t verbs_wait_ns(int64_t ms)

@@ -397,6 +397,20 @@ static inline int pieces_move(
 	return rc;
 }
 
+/* When a call tells that it has failed, nothing that it has posted touches its caller's memory any more; if that cannot be waited for, the
+   call is late, and quiet waits. */
+__attribute__((cold, noinline)) static int move_fails(
+	struct sender *sender, int rc, struct verbs_wait *wait)
+{
+	int late;
+
+	if (verbs_cut_short(rc))
+		return rc;
+	KEEPS_SENTENCE;
+	late = sender_wait(sender, false, wait);
+	return late ? late : rc;
+}
+
 /* Of both directions; `put` is known where this is compiled. */
 static inline __attribute__((always_inline)) int sender_move(
 	struct sender *sender, struct piece *p, const bool put, struct verbs_wait *wait)
@@ -408,6 +422,8 @@ static inline __attribute__((always_inline)) int sender_move(
 		p->cached = cache_hold(nic, sender->stage, p->local, p->n, !sender->called);
 	rc = pieces_move(sender, p, put, wait);
 	cache_let_go(p->cached);
+	if (rc && p->blocking)
+		return move_fails(sender, rc, wait);
 	if (rc || !p->blocking || !p->wait)
 		return rc;
 	rc = sender_wait(sender, false, wait);
@@ -483,28 +499,16 @@ static void sender_probe(struct sender *sender)
 	pthread_mutex_unlock(&c->nic->lock);
 }
 
-/* Until the next probe. */
-static struct verbs_wait slice_of(const struct verbs_wait *wait)
-{
-	struct verbs_wait slice = { .ns = PROBE_NS, .stop = wait->stop };
-	int64_t probe = process_now() + PROBE_NS;
-
-	if (wait->end)
-		slice.end = MIN_OF(wait->end, probe);
-	else if (wait->ns >= 0)
-		slice.ns = MIN_OF(wait->ns, PROBE_NS);
-	return slice;
-}
-
 static int sender_await(struct sender *sender, struct mark_of_sender *mark, struct verbs_wait *wait)
 {
+	int64_t end = verbs_wait_end(wait);
+
 	for (;;) {
-		struct verbs_wait slice = slice_of(wait);
+		int64_t probe = process_now() + PROBE_NS;
+		struct verbs_wait slice = { .end = MIN_OF(end, probe), .stop = wait->stop };
 		int rc = nic_wait(sender->conn->nic, sender_is_there, mark, &slice);
 
-		if (!wait->end && slice.end)
-			wait->end = wait->ns < 0 ? INT64_MAX : slice.end - slice.ns + wait->ns;
-		if (rc != -ETIMEDOUT || slice.end == wait->end)
+		if (rc != -ETIMEDOUT || slice.end == end)
 			return rc;
 		sender_probe(sender);
 	}

@@ -100,14 +100,16 @@ static int stripe_post(struct stripe *stripe, const struct cut *cut, char *local
 	return rc;
 }
 
-/* What has gone out of a move that fails has ended when that is told. */
+/* As move_fails in post.c. */
 static int pieces_fail(struct stripe *stripe, int rc, struct verbs_wait *wait)
 {
-	if (rc == -ETIMEDOUT || rc == -ECANCELED)
+	int late;
+
+	if (verbs_cut_short(rc))
 		return rc;
 	KEEPS_SENTENCE;
-	stripe_wait(stripe, wait);
-	return rc;
+	late = stripe_wait(stripe, wait);
+	return late ? late : rc;
 }
 
 static int stripe_move(struct stripe *stripe, const struct cut *cut, char *local, bool put,

@@ -345,7 +345,8 @@ static int dies(void)
 	return nothing_left(ranks_run_on(PAIR, &attr, apart, sizes_rank, &posted));
 }
 
-/* The second device refuses its piece while the first stands still, beyond the deadline: quiet waits for what that has. */
+/* The second device refuses its piece while the first stands still, beyond the deadline: what that has may still come, which counts for
+   more; quiet waits for it, and tells why the move has failed. */
 static int refuses_rank(spmt_comm *comm, void *arg)
 {
 	char *block, *mine;
@@ -360,7 +361,7 @@ static int refuses_rank(spmt_comm *comm, void *arg)
 	REQUIRE_OK(spmt_set_timeout(comm, NAP_MS));
 	fake.congest(0);
 	fake.fail_named("checked_send", 2);
-	REQUIRE_CODE(spmt_get(comm, mine, block, 2 * FROM, 1), -EIO);
+	REQUIRE_CODE(spmt_get(comm, mine, block, 2 * FROM, 1), SPMT_ERR_TIMEOUT);
 	REQUIRE_CODE(spmt_quiet(comm), SPMT_ERR_TIMEOUT);
 	fake.congest(-1);
 	REQUIRE_OK(spmt_set_timeout(comm, 20000));

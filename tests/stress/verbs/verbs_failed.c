@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Calls over RDMA devices that fail: what they leave behind. Nothing of a get comes once it has failed; what one call was told no other one
+ * is; and what was short is said by its own code. Two ranks as threads, over the stand-in for libibverbs.
+ */
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "spmt/comm/comm.h"
+#include "tests/fakes/fake_verbs.h"
+#include "tests/lib/ranks.h"
+#include "tests/lib/tap.h"
+#include "tests/lib/transports/bytes.h"
+#include "transports/verbs/map.h"
+
+enum { RANKS = 2, CHUNK = 16384, SIZE = 5 * CHUNK, REFUSED = 5, SALT = 3, LOOK_MS = 50 };
+
+static struct {
+	__typeof__(&fake_verbs_fail_named) fail_named;
+	__typeof__(&fake_verbs_prompt) prompt;
+	__typeof__(&fake_verbs_limit) limit;
+	__typeof__(&fake_verbs_live) live;
+} fake;
+
+struct scene {
+	int (*rank0)(spmt_comm *comm, char *block, uint64_t *word);
+};
+
+static int plays(spmt_comm *comm, void *arg)
+{
+	const struct scene *s = arg;
+	uint64_t *word;
+	char *block;
+
+	REQUIRE_OK(spmt_malloc(comm, SIZE, (void **)&block));
+	REQUIRE_OK(spmt_calloc(comm, 1, sizeof(*word), (void **)&word));
+	fill(block, SIZE, SALT + spmt_rank(comm));
+	REQUIRE_OK(spmt_barrier(comm));
+	if (!spmt_rank(comm))
+		TRY(s->rank0(comm, block, word));
+	return spmt_barrier(comm);
+}
+
+static int play(int (*rank0)(spmt_comm *comm, char *block, uint64_t *word))
+{
+	struct scene s = { rank0 };
+
+	TRY(ranks_run(RANKS, NULL, plays, &s));
+	REQUIRE_EQ(fake.live(), 0);
+	return 0;
+}
+
+/* ---- a get ------------------------------------------------------------------------------------------ */
+
+/* Through chunks of the port, from which the reads that went well would be copied as its thread next looks at what has ended. */
+static int get_refused(spmt_comm *comm, char *block, uint64_t *word)
+{
+	char *own = malloc(SIZE);
+	int rc;
+
+	(void)word;
+	REQUIRE(own != NULL);
+	REQUIRE_OK(spmt_get(comm, own, block, 8, 1)); /* they meet */
+	fake.prompt(1);
+	fake.fail_named("checked_send", REFUSED);
+	rc = spmt_get(comm, own, block, SIZE, 1);
+	fake.fail_named("", 0);
+	memset(own, 'U', SIZE);
+	sleep_ms(LOOK_MS);
+	REQUIRE_OK(spmt_quiet(comm));
+	fake.prompt(0);
+	REQUIRE_EQ(rc, -EIO);
+	for (int i = 0; i < SIZE; i++)
+		REQUIRE_EQ(own[i], 'U');
+	free(own);
+	return 0;
+}
+
+static int gets(void)
+{
+	return play(get_refused);
+}
+
+/* ---- a fetch ----------------------------------------------------------------------------------------- */
+
+static int fetch(spmt_comm *comm, uint64_t *word, uint64_t *old)
+{
+	const uint64_t one = 1;
+
+	return spmt_atomic(comm, SPMT_AMO_FETCH_ADD, SPMT_TYPE_U64, word, &one, NULL, old, 1);
+}
+
+/* By a key that the peer does not know. */
+static int fetch_refused(spmt_comm *comm, char *block, uint64_t *word)
+{
+	struct rdma_peer *peer;
+	uint64_t old = 7;
+
+	REQUIRE_OK(spmt_put(comm, block, block, 64, 1));
+	REQUIRE_OK(spmt_quiet(comm));
+	peer = comm->links[1].attached;
+	peer->address.key ^= 1u << 30;
+	REQUIRE_CODE(fetch(comm, word, &old), -EFAULT);
+	peer->address.key ^= 1u << 30;
+	REQUIRE_OK(fetch(comm, word, &old));
+	REQUIRE_EQ(old, 0);
+	REQUIRE_OK(spmt_quiet(comm));
+	REQUIRE_OK(fetch(comm, word, &old));
+	REQUIRE_EQ(old, 1);
+	return 0;
+}
+
+static int fetches(void)
+{
+	return play(fetch_refused);
+}
+
+/* ---- a shortage ---------------------------------------------------------------------------------------- */
+
+static int put_without_memory(spmt_comm *comm, char *block, uint64_t *word)
+{
+	(void)word;
+	fake.limit(1);
+	REQUIRE_CODE(spmt_put(comm, block, block, 64, 1), -ENOMEM);
+	fake.limit(0);
+	REQUIRE_OK(spmt_put(comm, block, block, 64, 1));
+	return 0;
+}
+
+static int shortages(void)
+{
+	return play(put_without_memory);
+}
+
+int main(void)
+{
+	static const struct test_case cases[] = {
+		{ "a get that fails writes nothing afterwards", gets },
+		{ "a fetch that fails is told once", fetches },
+		{ "no memory for a connection", shortages },
+	};
+	static const char path[] = FAKES "/fake-verbs.so";
+	void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+
+	setenv("SPMT_MAPS", "rdma", 1);
+	setenv("SPMT_VERBS_LIB", path, 1);
+	if (!library) {
+		fprintf(stderr, "%s\n", dlerror());
+		return 1;
+	}
+#define FIND(field, symbol) *(void **)&fake.field = dlsym(library, #symbol)
+	FIND(fail_named, fake_verbs_fail_named);
+	FIND(prompt, fake_verbs_prompt);
+	FIND(limit, fake_verbs_limit);
+	FIND(live, fake_verbs_live);
+	return tap_run(cases, sizeof(cases) / sizeof(cases[0]));
+}

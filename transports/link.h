@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 
 #include "route.h"
+#include "src/base/process.h"
 
 struct rdma_rank;
 struct ipc_memory;
@@ -19,6 +20,19 @@ struct mover {
 	struct link *link;
 	void *state; /* the mover's own, made on first use */
 };
+
+/* How long one call waits for all that it comes by, on whatever number of links. */
+struct move_wait {
+	int64_t ms;  /* < 0: without end */
+	int64_t end; /* of process_now(), known once it has had to wait; 0: it has not */
+};
+static inline int64_t move_wait_end(struct move_wait *wait)
+{
+	if (!wait->end)
+		wait->end = wait->ms < 0 ? INT64_MAX
+					 : process_now() + MIN_OF(wait->ms, TIMEOUT_MOST) * 1000000;
+	return wait->end;
+}
 
 /* What a copy queue was replaced by. */
 enum link_fall { LINK_STANDS, LINK_FELL_TO_STREAMS, LINK_FELL_TO_STORE };
@@ -83,6 +97,12 @@ static inline void link_again(struct link *link, const struct link *from)
 	link->heeded = from->heeded;
 	link->memory = from->memory;
 	link->direct = from->direct;
+}
+
+/* Of a call that comes by this link alone. */
+static inline struct move_wait link_wait_of(const struct link *link)
+{
+	return (struct move_wait){ .ms = *link->timeout_ms };
 }
 
 /* Over a loadable map, the address of an offset; and its reverse, for what is mapped by itself. */

@@ -151,7 +151,7 @@ bool link_cut_short(int rc)
 	return rc == SPMT_ERR_TIMEOUT || rc == -ECANCELED;
 }
 
-int link_quiet(struct link *link)
+int link_quiet(struct link *link, struct move_wait *wait)
 {
 	struct first_failure first;
 	bool pending = false;
@@ -159,7 +159,7 @@ int link_quiet(struct link *link)
 	first.rc = 0;
 	for (int i = 0; i < link->nmovers; i++) {
 		struct mover *m = &link->movers[i];
-		int one = m->ops->quiet(m);
+		int one = m->ops->quiet(m, wait);
 
 		pending |= link_cut_short(one);
 		failure_note(&first, one);
@@ -168,21 +168,20 @@ int link_quiet(struct link *link)
 	return failure_tell(&first);
 }
 
-int link_fence(struct link *link)
+int link_fence(struct link *link, struct move_wait *wait)
 {
 	int n = link->pending ? link->nmovers : 0, rc = 0;
 
 	for (int i = 0; !rc && i < n; i++)
-		rc = link->movers[i].ops->fence(&link->movers[i]);
+		rc = link->movers[i].ops->fence(&link->movers[i], wait);
 	return rc;
 }
 
 /* The engine waits for no rank. */
-static int store_wait(struct link *link, const char *what)
+static int store_wait(struct link *link, const char *what, struct move_wait *wait)
 {
-	int64_t ms = *link->timeout_ms;
-	int64_t ns = ms < 0 ? -1 : MIN_OF(ms, INT64_MAX / 1000000) * 1000000;
-	int rc = device_drain(link->backend, link->dev, link->stream, ns, link->stop);
+	int64_t left = process_left(move_wait_end(wait));
+	int rc = device_drain(link->backend, link->dev, link->stream, left, link->stop);
 
 	return link_wait_failed(link, what, rc);
 }
@@ -192,6 +191,7 @@ static int store_wait(struct link *link, const char *what)
 static int store_queue(struct link *link, void *dst, const void *src, size_t n, enum move_mode mode,
 	device_stream stream)
 {
+	struct move_wait wait = link_wait_of(link);
 	bool pending;
 	int rc = mode == MOVE_STREAM ? link_stream_copy(link, dst, src, n, stream)
 				     : link->backend->copy(link->dev, dst, src, n, link->stream);
@@ -205,7 +205,7 @@ static int store_queue(struct link *link, void *dst, const void *src, size_t n, 
 	link->pending = true;
 	if (mode == MOVE_NBI)
 		return 0;
-	rc = store_wait(link, "store");
+	rc = store_wait(link, "store", &wait);
 	if (!link_cut_short(rc))
 		link->pending = pending;
 	return rc;
@@ -274,18 +274,18 @@ int store_atomic(struct mover *m, uint64_t offset, const struct amo *amo, uint64
 
 /* The CPU's stores are done when issued, and in order for whoever acquires a later release store: nothing to wait for. Queued
    copies are all in link->stream, whose quiet waits for those of the comm's other links too. */
-static int store_fence(struct mover *m)
+static int store_fence(struct mover *m, struct move_wait *wait)
 {
 	struct link *link = m->link;
 
-	return cpu_moves(link) || !link->pending ? 0 : store_wait(link, "fence");
+	return cpu_moves(link) || !link->pending ? 0 : store_wait(link, "fence", wait);
 }
 
-static int store_quiet(struct mover *m)
+static int store_quiet(struct mover *m, struct move_wait *wait)
 {
 	struct link *link = m->link;
 
-	return cpu_moves(link) || !link->pending ? 0 : store_wait(link, "quiet");
+	return cpu_moves(link) || !link->pending ? 0 : store_wait(link, "quiet", wait);
 }
 
 static void store_close(struct mover *m)

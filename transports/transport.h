@@ -97,15 +97,15 @@ struct mover_ops {
 	/* The same for an atomic, not in a stream. *old: what was there; NULL: nobody asks, and it may be in flight on return. */
 	int (*atomic)(struct mover *m, uint64_t offset, const struct amo *amo, uint64_t *old);
 	/* After it, what was issued on this link before is visible at the peer before anything
-	   issued later. May wait, with the deadline and stop word of the link. A wait that ends
-	   early is SPMT_ERR_TIMEOUT at the deadline or -ECANCELED at the stop word, with a
+	   issued later. May wait, as long as *wait, which other links may have begun, with the stop word of the link.
+	   A wait that ends early is SPMT_ERR_TIMEOUT at the deadline or -ECANCELED at the stop word, with a
 	   sentence; what was in flight stays so, and a later quiet waits for it again. A failed
 	   move is reported here and again by the next quiet, so that no signal follows data
 	   that is not there. */
-	int (*fence)(struct mover *m);
+	int (*fence)(struct mover *m, struct move_wait *wait);
 	/* All NBI moves, signals and atomics are complete everywhere. First failure since the last quiet, also of moves in streams, where the
 	   streams themselves do not tell of it: the mover sets link->failed then, and link->goes_on while some are left. */
-	int (*quiet)(struct mover *m);
+	int (*quiet)(struct mover *m, struct move_wait *wait);
 	/* Gives the state back, if there is any. */
 	void (*close)(struct mover *m);
 };
@@ -130,9 +130,9 @@ int link_wait_failed(const struct link *link, const char *what, int rc);
 /* Such a code: what was waited for is still in flight. */
 bool link_cut_short(int rc);
 /* Moves begun after it arrive after those in flight, whatever their movers. */
-int link_fence(struct link *link);
+int link_fence(struct link *link, struct move_wait *wait);
 /* What all movers of the link have in flight is complete, or the first failure; what was cut short stays pending. */
-int link_quiet(struct link *link);
+int link_quiet(struct link *link, struct move_wait *wait);
 
 /* The tables for a kind; NULL where this build has none. */
 const struct map_ops *map_ops(enum map_kind map);

@@ -389,13 +389,14 @@ static int put_signal_stream(spmt_comm *comm, void *dst, const void *src, size_t
    again on return. Of a move over the network that fails the stream does not tell, but the link. */
 static int put_signal_wait(spmt_comm *comm, struct link *link, int queued)
 {
+	struct move_wait wait = link_wait_of(link);
 	struct status_saved cause;
 	int rc;
 
 	status_save(&cause);
 	rc = stream_drain(comm, "spmt_put_signal");
 	if (!rc && !link->base)
-		rc = link_fence(link);
+		rc = link_fence(link, &wait);
 	if (queued) {
 		status_restore(&cause);
 		rc = queued;

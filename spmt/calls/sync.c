@@ -26,13 +26,14 @@
 
 int movers_quiet(spmt_comm *comm, const char *what)
 {
+	struct move_wait wait = { .ms = comm_timeout(comm) };
 	struct first_failure first;
 	bool pending = false;
 
 	first.rc = 0;
 	for (int pe = 0; comm->pending && pe < comm->nranks; pe++) {
 		bool was = comm->links[pe].pending;
-		int one = was ? link_quiet(&comm->links[pe]) : 0;
+		int one = was ? link_quiet(&comm->links[pe], &wait) : 0;
 
 		pending |= comm->links[pe].pending;
 		/* Its waiters were woken before the bytes arrived. */
@@ -186,14 +187,17 @@ int quiet_slow(spmt_comm *comm, const char *what)
 int spmt_fence(spmt_comm *comm)
 {
 	EXCLUSIVE(comm, __func__);
+	struct move_wait wait = { .end = 0 };
 	int rc = comm_enter(comm, "spmt_fence");
 
 	/* Non-blocking calls may have gone to the comm's own stream, and links tell which of them have
 	   failed. Other streams are the user's to order. */
 	if (!rc && comm->streamed_own)
 		rc = stream_drain(comm, "spmt_fence");
+	if (!rc)
+		wait.ms = comm_timeout(comm);
 	for (int pe = 0; !rc && comm->pending && pe < comm->nranks; pe++) {
-		rc = link_fence(&comm->links[pe]);
+		rc = link_fence(&comm->links[pe], &wait);
 		if (rc == -ECANCELED)
 			rc = comm_broken(comm, "spmt_fence");
 	}

@@ -330,10 +330,11 @@ static bool note_take(struct notes *t)
 /* Nothing of it may land later, when the others have left the meeting. */
 static int notes_quiet(struct notes *t)
 {
+	struct move_wait wait = link_wait_of(&t->links[0]);
 	int rc = 0;
 
 	for (int k = 0; k < t->rounds && !rc; k++)
-		rc = t->links[k].movers[0].ops->quiet(&t->links[k].movers[0]);
+		rc = t->links[k].movers[0].ops->quiet(&t->links[k].movers[0], &wait);
 	return rc;
 }
 

@@ -39,7 +39,8 @@ static int post_set(struct fifo *f, int pe, uint64_t offset, uint64_t value)
 {
 	struct link *link = &f->links[pe];
 	struct mover *m = &link->movers[0];
-	int rc = link_fence(link);
+	struct move_wait wait = link_wait_of(link);
+	int rc = link_fence(link, &wait);
 
 	if (rc)
 		return rc;
@@ -56,6 +57,7 @@ static int post_set(struct fifo *f, int pe, uint64_t offset, uint64_t value)
 /* The first failure. In a broken comm the others are waited for all the same. */
 int post_quiet(struct fifo *fifo)
 {
+	struct move_wait wait = { .ms = comm_timeout(fifo->comm) };
 	struct first_failure first;
 	int n = fifo->comm->nranks;
 
@@ -63,7 +65,7 @@ int post_quiet(struct fifo *fifo)
 	for (int pe = 0; pe < n && (!first.rc || comm_is_broken(fifo->comm)); pe++) {
 		if (!fifo->links[pe].pending)
 			continue;
-		failure_note(&first, link_quiet(&fifo->links[pe]));
+		failure_note(&first, link_quiet(&fifo->links[pe], &wait));
 		/* its waiters were woken before the bytes arrived */
 		wake_stored(fifo->comm->wake_counters[pe]);
 	}
@@ -278,6 +280,7 @@ static int far_fetch(struct fifo *f, int pe, const struct spmtd_post *post)
 static int far_signal(struct fifo *f, int pe, const struct spmtd_post *post)
 {
 	struct mover *m = far_mover(f, pe);
+	struct move_wait wait = link_wait_of(m->link);
 	enum spmt_signal_op op =
 		post->head >> 32 == SPMT_SIGNAL_SET ? SPMT_SIGNAL_SET : SPMT_SIGNAL_ADD;
 	uint64_t words = area_begin(0, f->comm->nranks), n = sizeof(uint64_t);
@@ -287,7 +290,7 @@ static int far_signal(struct fifo *f, int pe, const struct spmtd_post *post)
 	if (!post_fits(post->to - m->link->own, n, words))
 		rc = post_far_check(f, pe, post, n);
 	if (!rc)
-		rc = link_fence(m->link);
+		rc = link_fence(m->link, &wait);
 	if (rc)
 		return rc;
 	rc = m->ops->signal(m, post->to, post->from, op, NULL);
@@ -356,10 +359,11 @@ int post_copied(struct fifo *fifo)
 
 static int far_fence(struct fifo *f)
 {
+	struct move_wait wait = { .ms = comm_timeout(f->comm) };
 	int rc = 0;
 
 	for (int pe = 0; !rc && pe < f->comm->nranks; pe++)
-		rc = link_fence(&f->links[pe]);
+		rc = link_fence(&f->links[pe], &wait);
 	return rc;
 }
 

@@ -112,13 +112,13 @@ void link_route(const struct link *link, struct route *route)
 }
 
 /* The first failure. In a broken world the other queues are waited for all the same. */
-static int settle_all(struct link *link, struct sdma *st, const char *what)
+static int settle_all(struct link *link, struct sdma *st, const char *what, struct move_wait *wait)
 {
 	struct first_failure first;
 
 	first.rc = 0;
 	for (int i = 0; i < st->ntracks && (!first.rc || first.rc == -ECANCELED); i++) {
-		int one = track_settle(link, st, i);
+		int one = track_settle(link, st, i, wait);
 
 		failure_note(&first, one ? link_wait_failed(link, what, one) : 0);
 	}
@@ -132,7 +132,9 @@ static int track_ready(struct link *link, struct sdma *st, int i)
 {
 	device_stream now = atomic_load_explicit(&st->queue->tracks[i], memory_order_acquire);
 	struct track *track = &st->tracks[i];
-	int rc = track->stream == now ? track_room(link, st, i) : track_settle(link, st, i);
+	struct move_wait wait = link_wait_of(link);
+	int rc = track->stream == now ? track_room(link, st, i, &wait)
+				      : track_settle(link, st, i, &wait);
 
 	if (!rc)
 		track->stream = now;
@@ -227,7 +229,8 @@ static int submit_and_wait(struct link *link, struct sdma *st, int i, const stru
 {
 	struct status_saved why;
 	bool pending = link->pending;
-	int rc = link_wait_failed(link, "sdma", track_settle(link, st, i));
+	struct move_wait wait = link_wait_of(link);
+	int rc = link_wait_failed(link, "sdma", track_settle(link, st, i, &wait));
 	int before = st->error;
 
 	if (rc)
@@ -236,7 +239,7 @@ static int submit_and_wait(struct link *link, struct sdma *st, int i, const stru
 	st->error = 0;
 	rc = submit(link, st, i, m);
 	if (!rc)
-		rc = link_wait_failed(link, "sdma", track_settle(link, st, i));
+		rc = link_wait_failed(link, "sdma", track_settle(link, st, i, &wait));
 	if (!rc)
 		link->pending = pending;
 	if (!rc && st->error)
@@ -320,18 +323,18 @@ static int sdma_get(struct mover *m, void *local, uint64_t offset, size_t n, enu
 	return sdma_move(m, &move, mode);
 }
 
-static int sdma_fence(struct mover *m)
+static int sdma_fence(struct mover *m, struct move_wait *wait)
 {
 	struct sdma *st = m->state;
-	int rc = st ? settle_all(m->link, st, "fence") : 0;
+	int rc = st ? settle_all(m->link, st, "fence", wait) : 0;
 
 	return !rc && st && st->error ? fail_again(st->error, &st->why) : rc;
 }
 
-static int sdma_quiet(struct mover *m)
+static int sdma_quiet(struct mover *m, struct move_wait *wait)
 {
 	struct sdma *st = m->state;
-	int rc = st ? settle_all(m->link, st, "quiet") : 0;
+	int rc = st ? settle_all(m->link, st, "quiet", wait) : 0;
 
 	if (rc || !st || !st->error)
 		return rc;

@@ -73,11 +73,10 @@ static int ring_wait(struct track *track, int64_t end, const uint32_t *stop, int
  * Until the last moves of a track are served, in its stream and in its ring: 1 or a code of each in verdict[]. -ETIMEDOUT or
  * -ECANCELED: they are not.
  */
-static int track_wait(const struct link *link, struct track *track, int64_t timeout_ms,
+static int track_wait(const struct link *link, struct track *track, struct move_wait *wait,
 	const uint32_t *stop, int verdict[2])
 {
-	bool forever = timeout_ms < 0 || timeout_ms > INT64_MAX / 4000000;
-	int64_t end = forever ? INT64_MAX : process_now() + timeout_ms * 1000000;
+	int64_t end = move_wait_end(wait);
 	int rc = 0;
 
 	verdict[0] = verdict[1] = 1;
@@ -164,15 +163,16 @@ static void tell_failure(struct link *link, const int verdict[2])
 		link_fall(link, LINK_FELL_TO_STREAMS, status_sentence());
 }
 
-int track_settle(struct link *link, struct sdma *st, int i)
+int track_settle(struct link *link, struct sdma *st, int i, struct move_wait *wait)
 {
+	struct move_wait last = { .ms = CLOSE_WAIT_MS };
 	struct track *track = &st->tracks[i];
 	int rc, verdict[2];
 
 	if (track->issued == track->done)
 		return 0;
-	rc = track_wait(link, track, *link->timeout_ms, link->stop, verdict);
-	if (rc == -ECANCELED && track_wait(link, track, CLOSE_WAIT_MS, NULL, verdict))
+	rc = track_wait(link, track, wait, link->stop, verdict);
+	if (rc == -ECANCELED && track_wait(link, track, &last, NULL, verdict))
 		return rc;
 	if (rc && rc != -ECANCELED)
 		return rc;
@@ -200,7 +200,7 @@ static void track_grow(struct track *track)
 	track->room = room;
 }
 
-int track_room(struct link *link, struct sdma *st, int i)
+int track_room(struct link *link, struct sdma *st, int i, struct move_wait *wait)
 {
 	struct track *track = &st->tracks[i];
 
@@ -211,21 +211,22 @@ int track_room(struct link *link, struct sdma *st, int i)
 		track->done++;
 	if (track->issued - track->done == track->room && track->room < MOST_ROOM)
 		track_grow(track);
-	return track->issued - track->done < track->room ? 0 : track_settle(link, st, i);
+	return track->issued - track->done < track->room ? 0 : track_settle(link, st, i, wait);
 }
 
 /* ---- ends */
 
 void lanes_drain(const struct link *link, const struct sdma *st)
 {
-	int64_t ms = *link->timeout_ms;
+	struct move_wait wait = link_wait_of(link);
 	int verdict[2];
 
+	if (wait.ms < 0)
+		wait.ms = CLOSE_WAIT_MS;
 	for (int i = 0; i < st->ntracks; i++) {
 		struct track track = st->tracks[i];
 
-		if (track.issued != track.done &&
-			track_wait(link, &track, ms < 0 ? CLOSE_WAIT_MS : ms, NULL, verdict))
+		if (track.issued != track.done && track_wait(link, &track, &wait, NULL, verdict))
 			log_line(LOG_ERROR, "rank %d: copies to rank %d still in flight at the end",
 				link->rank, link->pe);
 	}

@@ -53,9 +53,9 @@ static inline struct track_slot *track_slot(const struct track *track, uint64_t 
  * Waits for the link's moves in a track and forgets them; what failed is noted in st. -ETIMEDOUT, -ECANCELED: nothing changed. The
  * engine needs nobody, so it is waited for even in a broken world, as the caller takes its buffers back.
  */
-int track_settle(struct link *link, struct sdma *st, int i);
+int track_settle(struct link *link, struct sdma *st, int i, struct move_wait *wait);
 /* Room for one more move: forgets those that are done, or grows, or waits. */
-int track_room(struct link *link, struct sdma *st, int i);
+int track_room(struct link *link, struct sdma *st, int i, struct move_wait *wait);
 /* Waits even in a broken world, for the engine and not for a rank, because the heaps are unmapped next. */
 void lanes_drain(const struct link *link, const struct sdma *st);
 /* Notes, for link_route(), that the link has fallen to other means, and says so. The first reason stays. */

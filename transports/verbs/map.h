@@ -68,6 +68,18 @@ static inline struct verbs_wait link_patience(const struct link *link)
 {
 	return (struct verbs_wait){ .ns = verbs_wait_ns(*link->timeout_ms), .stop = link->stop };
 }
+/* Of a call that comes by other links, too; verbs_waited tells these how far it has come. */
+static inline struct verbs_wait link_patience_of(
+	const struct link *link, const struct move_wait *call)
+{
+	return (struct verbs_wait){
+		.ns = verbs_wait_ns(call->ms), .end = call->end, .stop = link->stop
+	};
+}
+static inline void verbs_waited(const struct verbs_wait *wait, struct move_wait *call)
+{
+	call->end = wait->end;
+}
 /* Of the link's world, which is broken: ns from the first call of any of the rank's links, of process_now(). */
 int64_t rdma_stopped_end(const struct link *link, int64_t ns);
 /* The link is used for the first time: its comm may have its stop word where one that broke had it. */

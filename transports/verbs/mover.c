@@ -199,9 +199,9 @@ static int verbs_atomic(struct mover *m, uint64_t offset, const struct amo *amo,
 }
 
 /* Writes arrive in order, but the peer's thread takes its time; and so do other lanes. */
-static int verbs_fence(struct mover *m)
+static int verbs_fence(struct mover *m, struct move_wait *call)
 {
-	struct verbs_wait wait = link_patience(m->link);
+	struct verbs_wait wait = link_patience_of(m->link, call);
 	struct link_work *work = m->state;
 	int rc = 0;
 
@@ -221,6 +221,7 @@ static int verbs_fence(struct mover *m)
 			return rc;
 		rc = laters_wait(m->link, work, false, &wait);
 	}
+	verbs_waited(&wait, call);
 	return rc ? verbs_failed(m->link, "fence", rc) : 0;
 }
 
@@ -257,9 +258,9 @@ __attribute__((cold, noinline)) static int laters_quiet(
 	return failure_tell(&first);
 }
 
-static int verbs_quiet(struct mover *m)
+static int verbs_quiet(struct mover *m, struct move_wait *call)
 {
-	struct verbs_wait wait = link_patience(m->link);
+	struct verbs_wait wait = link_patience_of(m->link, call);
 	struct link_work *work = m->state;
 	int rc = work ? stripe_wait(&work->stripe, &wait) : 0;
 
@@ -271,7 +272,10 @@ static int verbs_quiet(struct mover *m)
 	}
 	if (rc)
 		rc = verbs_failed(m->link, "quiet", rc);
-	return LIKELY(!work || !work->laters) ? rc : laters_quiet(m, rc, &wait);
+	if (UNLIKELY(work && work->laters))
+		rc = laters_quiet(m, rc, &wait);
+	verbs_waited(&wait, call);
+	return rc;
 }
 
 /* Buffers of the user's are free after it: what is in flight ends, or is told. */

@@ -46,6 +46,19 @@ static inline int links_get(struct mover *m, void *local, const void *remote, si
 {
 	return m->ops->get(m, local, link_offset(m->link, (uintptr_t)remote), n, mode, stream);
 }
+/* With the link's deadline. */
+static inline int links_quiet(struct mover *m)
+{
+	struct move_wait wait = link_wait_of(m->link);
+
+	return m->ops->quiet(m, &wait);
+}
+static inline int links_fence(struct mover *m)
+{
+	struct move_wait wait = link_wait_of(m->link);
+
+	return m->ops->fence(m, &wait);
+}
 
 /* backend_host without host access: the device has to move every byte, as on a GPU. */
 struct backend links_deaf(void);

@@ -124,20 +124,20 @@ static void hook_completes(const struct mover *m, int what)
 	hook_count(hook, what, 1);
 }
 
-static int hook_fence(struct mover *m)
+static int hook_fence(struct mover *m, struct move_wait *wait)
 {
 	struct mover *inner = hook_inner(m);
 
 	hook_completes(m, FENCES);
-	return result(m->state, inner->ops->fence(inner));
+	return result(m->state, inner->ops->fence(inner, wait));
 }
 
-static int hook_quiet(struct mover *m)
+static int hook_quiet(struct mover *m, struct move_wait *wait)
 {
 	struct mover *inner = hook_inner(m);
 
 	hook_completes(m, QUIETS);
-	return result(m->state, inner->ops->quiet(inner));
+	return result(m->state, inner->ops->quiet(inner, wait));
 }
 
 /* Of the first of two: the caller finds the second unwrapped. */

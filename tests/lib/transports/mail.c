@@ -418,17 +418,19 @@ static int mail_atomic(struct mover *m, uint64_t offset, const struct amo *amo, 
 	return rc;
 }
 
-static int mail_fence(struct mover *m)
+static int mail_fence(struct mover *m, struct move_wait *wait)
 {
 	(void)m;
+	(void)wait;
 	return 0;
 }
 
-static int mail_quiet(struct mover *m)
+static int mail_quiet(struct mover *m, struct move_wait *wait)
 {
 	const struct sender *s = m->state;
 	uint64_t posted;
 
+	(void)wait;
 	if (!s)
 		return 0;
 	pthread_mutex_lock(&s->box->lock);

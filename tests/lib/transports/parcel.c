@@ -505,9 +505,10 @@ static int parcel_atomic(struct mover *m, uint64_t offset, const struct amo *amo
 	return move(m, &r, NULL, old, MOVE_BLOCKING, NULL);
 }
 
-static int parcel_order(struct mover *m)
+static int parcel_order(struct mover *m, struct move_wait *wait)
 {
 	(void)m;
+	(void)wait;
 	return 0;
 }
 

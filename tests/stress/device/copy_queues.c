@@ -67,7 +67,7 @@ static int put_some(struct worker *w, struct links *set, int to)
 			MOVE_NBI, NULL);
 	}
 	if (!rc)
-		rc = mover_sdma.quiet(links_sdma(link));
+		rc = links_quiet(links_sdma(link));
 	return rc ? complain(w, "put", to) : 0;
 }
 
@@ -83,7 +83,7 @@ static int get_all(struct worker *w, struct links *set)
 				area(set, to, w->index) + at, n, MOVE_NBI, NULL);
 		}
 	for (int to = 0; to < DEVICES && !rc; to++)
-		rc = mover_sdma.quiet(links_sdma(links_at(set, me, to)));
+		rc = links_quiet(links_sdma(links_at(set, me, to)));
 	if (rc)
 		return complain(w, "get", -1);
 	for (int to = 0; to < DEVICES; to++)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Calls over RDMA devices that fail: what they leave behind. Nothing of a get comes once it has failed; what one call was told no other one
- * is; and what was short is said by its own code. Two ranks as threads, over the stand-in for libibverbs.
+ * is; what was short is said by its own code; and a call has one deadline for all peers. Ranks as threads, over the stand-in for libibverbs.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -11,6 +11,7 @@
 
 #include "spmt/comm/comm.h"
 #include "tests/fakes/fake_verbs.h"
+#include "tests/lib/clocks.h"
 #include "tests/lib/ranks.h"
 #include "tests/lib/tap.h"
 #include "tests/lib/transports/bytes.h"
@@ -22,6 +23,7 @@ static struct {
 	__typeof__(&fake_verbs_fail_named) fail_named;
 	__typeof__(&fake_verbs_prompt) prompt;
 	__typeof__(&fake_verbs_limit) limit;
+	__typeof__(&fake_verbs_hold) hold;
 	__typeof__(&fake_verbs_live) live;
 } fake;
 
@@ -135,12 +137,60 @@ static int shortages(void)
 	return play(put_without_memory);
 }
 
+/* ---- a deadline ----------------------------------------------------------------------------------------- */
+
+enum { MANY = 6, LATE_MS = 300 };
+
+/* One deadline, not one for each. */
+static int late(spmt_comm *comm)
+{
+	int64_t begin = calm_ns(), ms;
+
+	REQUIRE_CODE(spmt_quiet(comm), SPMT_ERR_TIMEOUT);
+	ms = (calm_ns() - begin) / 1000000;
+	return ms < 3 * LATE_MS ? 0 : ranks_fail("a quiet of %d ms", (int)ms);
+}
+
+/* Moves to all others stand still. */
+static int late_rank(spmt_comm *comm, void *arg)
+{
+	char *block;
+	int rc = 0;
+
+	(void)arg;
+	REQUIRE_OK(spmt_malloc(comm, SIZE, (void **)&block));
+	for (int pe = 0; pe < MANY; pe++)
+		REQUIRE_OK(spmt_put(comm, block, block, 64, pe));
+	REQUIRE_OK(spmt_barrier(comm));
+	if (!spmt_rank(comm)) {
+		REQUIRE_OK(spmt_set_timeout(comm, LATE_MS));
+		fake.hold(1);
+		for (int pe = 1; pe < MANY && !rc; pe++)
+			rc = spmt_put_nbi(comm, block, block, 64, pe);
+		if (!rc)
+			rc = late(comm);
+		fake.hold(0);
+		spmt_set_timeout(comm, 20000);
+		TRY(rc);
+		REQUIRE_OK(spmt_quiet(comm));
+	}
+	return spmt_barrier(comm);
+}
+
+static int deadlines(void)
+{
+	TRY(ranks_run(MANY, NULL, late_rank, NULL));
+	REQUIRE_EQ(fake.live(), 0);
+	return 0;
+}
+
 int main(void)
 {
 	static const struct test_case cases[] = {
 		{ "a get that fails writes nothing afterwards", gets },
 		{ "a fetch that fails is told once", fetches },
 		{ "no memory for a connection", shortages },
+		{ "moves to many that are late", deadlines },
 	};
 	static const char path[] = FAKES "/fake-verbs.so";
 	void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
@@ -155,6 +205,7 @@ int main(void)
 	FIND(fail_named, fake_verbs_fail_named);
 	FIND(prompt, fake_verbs_prompt);
 	FIND(limit, fake_verbs_limit);
+	FIND(hold, fake_verbs_hold);
 	FIND(live, fake_verbs_live);
 	return tap_run(cases, sizeof(cases) / sizeof(cases[0]));
 }

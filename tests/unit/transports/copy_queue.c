@@ -94,7 +94,7 @@ Test(copy_queue, fault_sweep, .init = init, .fini = fini)
 		memset(link.base, 0, 64);
 		fault_arm(FAULT_ANY, (uint64_t)++n);
 		put = put_nbi(&link, link.base, "swept", 6);
-		quiet = mover_sdma.quiet(links_sdma(&link));
+		quiet = links_quiet(links_sdma(&link));
 		fired = fault_fired();
 		fault_disarm();
 		cr_assert_eq(quiet, 0, "request %d: %s", n, status_sentence());
@@ -124,7 +124,7 @@ static void *racer(void *arg)
 
 	pthread_barrier_wait(&race->start);
 	rc = put_nbi(link, link->base + i * 8, "raced", 6);
-	return (void *)(rc ? rc : mover_sdma.quiet(links_sdma(link)));
+	return (void *)(rc ? rc : links_quiet(links_sdma(link)));
 }
 
 Test(copy_queue, eight_threads_make_one_channel, .init = init, .fini = fini)
@@ -197,7 +197,7 @@ static int child(void)
 	link = links_at(&own, 0, 1);
 	if (put_nbi(link, link->base, "child", 6) || copy_queues_live() != 1)
 		return 3;
-	if (mover_sdma.quiet(links_sdma(link)) || strcmp(link->base, "child"))
+	if (links_quiet(links_sdma(link)) || strcmp(link->base, "child"))
 		return 4;
 	mover_sdma.close(links_sdma(links_at(&l, 1, 0)));
 	if (copy_queues_live() != 1 || strays)
@@ -222,7 +222,7 @@ Test(copy_queue, a_forked_child_starts_anew)
 	back = links_at(&l, 1, 0);
 
 	cr_assert_eq(put_nbi(back, back->base, "x", 2), 0);
-	cr_assert_eq(mover_sdma.quiet(links_sdma(back)), 0);
+	cr_assert_eq(links_quiet(links_sdma(back)), 0);
 	hold_copy_queue(link, &latch);
 	cr_assert_eq(put_nbi(link, link->base + 64, "parent", 7), 0);
 	pid = fork();
@@ -232,7 +232,7 @@ Test(copy_queue, a_forked_child_starts_anew)
 	cr_assert(WIFEXITED(status));
 	cr_assert_eq(WEXITSTATUS(status), 0, "step %d", WEXITSTATUS(status));
 	latch_release(&latch);
-	cr_assert_eq(mover_sdma.quiet(links_sdma(link)), 0);
+	cr_assert_eq(links_quiet(links_sdma(link)), 0);
 	cr_assert_str_eq(link->base + 64, "parent");
 	cr_assert_eq(copy_queues_live(), 2);
 	links_close(&l);

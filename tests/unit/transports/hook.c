@@ -68,10 +68,10 @@ Test(hook, counts_and_passes_through, .init = init, .fini = fini)
 	memset(l.mem[0], 3, 8192);
 	cr_assert_eq(put(link, 8), 0);
 	cr_assert_eq(put(link, 8192), 0);
-	cr_assert_eq(link->movers[0].ops->fence(&link->movers[0]), 0);
-	cr_assert_eq(link->movers[1].ops->quiet(&link->movers[1]), 0);
-	cr_assert_eq(link->movers[1].ops->fence(&link->movers[1]), 0);
-	cr_assert_eq(link->movers[0].ops->quiet(&link->movers[0]), 0);
+	cr_assert_eq(links_fence(&link->movers[0]), 0);
+	cr_assert_eq(links_quiet(&link->movers[1]), 0);
+	cr_assert_eq(links_fence(&link->movers[1]), 0);
+	cr_assert_eq(links_quiet(&link->movers[0]), 0);
 	cr_assert_eq(memcmp(link->base, l.mem[0], 8192), 0);
 	cr_assert_eq(get(link, 16), 0);
 	hook_counts(link, &c);
@@ -126,7 +126,7 @@ Test(hook, counts_failures_of_what_it_wraps, .init = init, .fini = fini)
 	struct hook_counts c;
 
 	cr_assert_eq(put(link, 4096), 0);
-	cr_assert_eq(link->movers[1].ops->quiet(&link->movers[1]), 0);
+	cr_assert_eq(links_quiet(&link->movers[1]), 0);
 	fault_arm(1u << FAULT_DEVICE, 1);
 	cr_assert_eq(put(link, 4096), -EIO);
 	fault_disarm();
@@ -157,7 +157,7 @@ Test(hook, traces_to_the_log, .fini = fini)
 	err = dup(2);
 	dup2(pipes[1], 2);
 	put(link, 77);
-	link->movers[1].ops->quiet(&link->movers[1]);
+	links_quiet(&link->movers[1]);
 	dup2(err, 2);
 	cr_assert_gt(read(pipes[0], text, sizeof(text) - 1), 0);
 	cr_assert_not_null(strstr(text, "rank 0: store put of 77 bytes, rank 1"), "%s", text);

@@ -250,8 +250,8 @@ Test(p2p, the_cpu_moves_at_once_and_leaves_nothing_to_wait_for, .init = init, .f
 		links_put(links_store(link), link->base, "nonblocking", 12, MOVE_NBI, NULL), 0);
 	cr_assert_str_eq(link->base, "nonblocking");
 	cr_assert_not(link->pending);
-	cr_assert_eq(mover_store.fence(links_store(link)), 0);
-	cr_assert_eq(mover_store.quiet(links_store(link)), 0);
+	cr_assert_eq(links_fence(links_store(link)), 0);
+	cr_assert_eq(links_quiet(links_store(link)), 0);
 	latch_release(&latch);
 }
 
@@ -284,17 +284,17 @@ Test(p2p, without_host_access_quiet_and_fence_wait, .fini = fini)
 	cr_assert_eq(links_put(links_store(link), link->base, "later", 6, MOVE_NBI, NULL), 0);
 	cr_assert(link->pending);
 	l.timeout_ms = 30;
-	cr_assert_eq(mover_store.quiet(links_store(link)), SPMT_ERR_TIMEOUT);
+	cr_assert_eq(links_quiet(links_store(link)), SPMT_ERR_TIMEOUT);
 	cr_assert_not_null(strstr(status_sentence(), "SPMT_TIMEOUT_MS"), "%s", status_sentence());
-	cr_assert_eq(mover_store.fence(links_store(link)), SPMT_ERR_TIMEOUT);
+	cr_assert_eq(links_fence(links_store(link)), SPMT_ERR_TIMEOUT);
 	l.timeout_ms = -1;
 	__atomic_store_n(&l.stop, 1, __ATOMIC_RELEASE);
-	cr_assert_eq(mover_store.quiet(links_store(link)), -ECANCELED);
+	cr_assert_eq(links_quiet(links_store(link)), -ECANCELED);
 	cr_assert_not_null(strstr(status_sentence(), "rank 1"), "%s", status_sentence());
 	__atomic_store_n(&l.stop, 0, __ATOMIC_RELEASE);
 	cr_assert_eq(link->base[0], 0);
 	latch_release(&latch);
-	cr_assert_eq(mover_store.quiet(links_store(link)), 0);
+	cr_assert_eq(links_quiet(links_store(link)), 0);
 	cr_assert_str_eq(link->base, "later");
 	links_close(&l);
 }

@@ -31,14 +31,14 @@ static void round_trip(enum move_mode mode, size_t n, size_t dst_off, size_t src
 	memset(want, 0xA5, ROOM);
 	memcpy(want + dst_off, near + src_off, n);
 	cr_assert_eq(links_put(links_sdma(link), far + dst_off, near + src_off, n, mode, NULL), 0);
-	cr_assert_eq(mode == MOVE_NBI ? mover_sdma.quiet(links_sdma(link)) : 0, 0);
+	cr_assert_eq(mode == MOVE_NBI ? links_quiet(links_sdma(link)) : 0, 0);
 	cr_assert_arr_eq(far, want, ROOM, "put %zu, %zu, %zu", n, dst_off, src_off);
 
 	memset(near, 0x5A, ROOM);
 	memset(want, 0x5A, ROOM);
 	memcpy(want + src_off, far + dst_off, n);
 	cr_assert_eq(links_get(links_sdma(link), near + src_off, far + dst_off, n, mode, NULL), 0);
-	cr_assert_eq(mode == MOVE_NBI ? mover_sdma.quiet(links_sdma(link)) : 0, 0);
+	cr_assert_eq(mode == MOVE_NBI ? links_quiet(links_sdma(link)) : 0, 0);
 	cr_assert_arr_eq(near, want, ROOM, "get %zu, %zu, %zu", n, dst_off, src_off);
 }
 
@@ -64,9 +64,9 @@ Test(sdma, overlap_to_self_is_memmove, .init = init, .fini = fini)
 		memmove(model + shift, model, SIZE - shift);
 		memmove(model, model + shift / 2, SIZE - shift);
 		cr_assert_eq(put_nbi(self, mem + shift, mem, SIZE - shift), 0);
-		cr_assert_eq(mover_sdma.fence(links_sdma(self)), 0);
+		cr_assert_eq(links_fence(links_sdma(self)), 0);
 		cr_assert_eq(get_nbi(self, mem, mem + shift / 2, SIZE - shift), 0);
-		cr_assert_eq(mover_sdma.quiet(links_sdma(self)), 0);
+		cr_assert_eq(links_quiet(links_sdma(self)), 0);
 		cr_assert_eq(memcmp(mem, model, SIZE), 0, "shift %zu", shift);
 	}
 	free(model);
@@ -88,12 +88,12 @@ Test(sdma, nbi_returns_before_the_bytes_have_moved, .init = init, .fini = fini)
 	cr_assert_eq(sdma_pending(link), 2);
 	/* Moves that wait for nothing are done meanwhile. */
 	cr_assert_eq(put_nbi(beside, beside->base, near, 4096), 0);
-	cr_assert_eq(mover_sdma.quiet(links_sdma(beside)), 0);
+	cr_assert_eq(links_quiet(links_sdma(beside)), 0);
 	cr_assert_eq(memcmp(beside->base, near, 4096), 0);
 	cr_assert_eq(link->base[4096], 0);
 	cr_assert_eq(near[8192], 0);
 	latch_release(&latch);
-	cr_assert_eq(mover_sdma.quiet(links_sdma(link)), 0);
+	cr_assert_eq(links_quiet(links_sdma(link)), 0);
 	cr_assert_eq(sdma_pending(link), 0);
 	cr_assert_eq(memcmp(link->base + 4096, near, 4096), 0);
 	cr_assert_str_eq(near + 8192, "warm");
@@ -114,7 +114,7 @@ Test(sdma, four_thousand_moves_in_flight, .init = init, .fini = fini)
 	cr_assert_eq(sdma_pending(link), MOVES);
 	cr_assert_eq(far[17], 0);
 	latch_release(&latch);
-	cr_assert_eq(mover_sdma.quiet(links_sdma(link)), 0);
+	cr_assert_eq(links_quiet(links_sdma(link)), 0);
 	for (uint32_t i = 0; i < MOVES; i++)
 		cr_assert_eq(far[MOVES - 1 - i], i + 1);
 }
@@ -132,7 +132,7 @@ Test(sdma, blocking_is_submit_and_wait, .init = init, .fini = fini)
 	cr_assert(link->pending, "what may still move is left to quiet");
 	latch_release(&latch);
 	l.timeout_ms = 10000;
-	cr_assert_eq(mover_sdma.quiet(links_sdma(link)), 0);
+	cr_assert_eq(links_quiet(links_sdma(link)), 0);
 	link->pending = false;
 	cr_assert_eq(
 		links_put(links_sdma(link), link->base + 128, "done", 5, MOVE_BLOCKING, NULL), 0);
@@ -168,10 +168,10 @@ Test(sdma, fence_waits_for_the_links_own_moves, .init = init, .fini = fini)
 	hold_copy_queue(link, &latch);
 	cr_assert_eq(put_nbi(link, link->base + 64, "fenced", 7), 0);
 	l.timeout_ms = 30;
-	cr_assert_eq(mover_sdma.fence(links_sdma(link)), SPMT_ERR_TIMEOUT);
+	cr_assert_eq(links_fence(links_sdma(link)), SPMT_ERR_TIMEOUT);
 	latch_release(&latch);
 	l.timeout_ms = 10000;
-	cr_assert_eq(mover_sdma.fence(links_sdma(link)), 0);
+	cr_assert_eq(links_fence(links_sdma(link)), 0);
 	cr_assert_str_eq(link->base + 64, "fenced");
 }
 
@@ -191,14 +191,14 @@ Test(sdma, quiet_ends_at_its_deadline_but_not_at_the_stop_word, .init = init, .f
 	hold_copy_queue(link, &latch);
 	cr_assert_eq(put_nbi(link, link->base + 64, "slow", 5), 0);
 	l.timeout_ms = 30;
-	cr_assert_eq(mover_sdma.quiet(links_sdma(link)), SPMT_ERR_TIMEOUT);
+	cr_assert_eq(links_quiet(links_sdma(link)), SPMT_ERR_TIMEOUT);
 	cr_assert_not_null(strstr(status_sentence(), "rank 1"), "%s", status_sentence());
 	cr_assert_not_null(strstr(status_sentence(), "SPMT_TIMEOUT_MS"), "%s", status_sentence());
 	cr_assert_eq(sdma_pending(link), 1, "the move is not forgotten");
 	l.timeout_ms = -1;
 	__atomic_store_n(&l.stop, 1, __ATOMIC_RELEASE);
 	cr_assert_eq(pthread_create(&thread, NULL, release_later, &latch), 0);
-	cr_assert_eq(mover_sdma.quiet(links_sdma(link)), 0, "the engine goes on in a broken world");
+	cr_assert_eq(links_quiet(links_sdma(link)), 0, "the engine goes on in a broken world");
 	cr_assert_str_eq(link->base + 64, "slow");
 	cr_assert_eq(sdma_pending(link), 0);
 	pthread_join(thread, NULL);
@@ -225,7 +225,7 @@ Test(sdma, links_of_one_pair_share_a_channel, .init = init, .fini = fini)
 	mover_sdma.close(links_sdma(a));
 	mover_sdma.close(links_sdma(a));
 	cr_assert_eq(copy_queues_live(), 2);
-	cr_assert_eq(mover_sdma.quiet(links_sdma(b)), 0);
+	cr_assert_eq(links_quiet(links_sdma(b)), 0);
 	cr_assert_str_eq(b->base, "b");
 	mover_sdma.close(links_sdma(b));
 	cr_assert_eq(copy_queues_live(), 1);
@@ -244,12 +244,12 @@ Test(sdma, quiet_waits_for_nobody_elses_moves, .init = init, .fini = fini)
 	latch_release(&first);
 	cr_assert_eq(latch_hold(&second, &backend_host, 0, s), 0);
 	cr_assert_eq(put_nbi(b, b->base + 64, "theirs", 7), 0);
-	cr_assert_eq(mover_sdma.quiet(links_sdma(a)), 0);
+	cr_assert_eq(links_quiet(links_sdma(a)), 0);
 	cr_assert_str_eq(a->base + 64, "mine");
 	cr_assert_eq(sdma_pending(b), 1);
 	cr_assert_eq(b->base[64], 0);
 	latch_release(&second);
-	cr_assert_eq(mover_sdma.quiet(links_sdma(b)), 0);
+	cr_assert_eq(links_quiet(links_sdma(b)), 0);
 	cr_assert_str_eq(b->base + 64, "theirs");
 }
 
@@ -274,7 +274,7 @@ Test(sdma, spmt_channels_spreads_moves_over_streams, .fini = fini)
 		cr_assert_eq(backend_host.stream_sync(0, s[i], -1, NULL), 0);
 	cr_assert_eq(memchr(link->base + 64, 0, 4) != NULL, 1, "one is held");
 	latch_release(&latch);
-	cr_assert_eq(mover_sdma.quiet(links_sdma(link)), 0);
+	cr_assert_eq(links_quiet(links_sdma(link)), 0);
 	cr_assert_arr_eq(link->base + 64, "xxxx", 4);
 }
 
@@ -299,23 +299,23 @@ Test(sdma, a_failure_is_told_once_and_to_its_own_link, .init = init, .fini = fin
 	cr_assert_eq(backend_host.free(1, gone), 0);
 	latch_release(&latch);
 
-	cr_assert_eq(mover_sdma.quiet(links_sdma(b)), 0, "%s", status_sentence());
+	cr_assert_eq(links_quiet(links_sdma(b)), 0, "%s", status_sentence());
 	cr_assert_str_eq(b->base + 64, "before");
 	cr_assert_str_eq(b->base + 128, "behind");
-	cr_assert_lt(mover_sdma.fence(links_sdma(a)), 0, "no signal may follow");
-	cr_assert_lt(mover_sdma.quiet(links_sdma(a)), 0);
+	cr_assert_lt(links_fence(links_sdma(a)), 0, "no signal may follow");
+	cr_assert_lt(links_quiet(links_sdma(a)), 0);
 	cr_assert_not_null(strstr(status_sentence(), "copy of 5 bytes"), "%s", status_sentence());
-	cr_assert_eq(mover_sdma.quiet(links_sdma(a)), 0, "once");
+	cr_assert_eq(links_quiet(links_sdma(a)), 0, "once");
 	cr_assert_str_eq(a->base + 64, "first");
 	cr_assert_str_eq(a->base + 128, "last");
-	cr_assert_eq(mover_sdma.quiet(links_sdma(b)), 0);
+	cr_assert_eq(links_quiet(links_sdma(b)), 0);
 
 	cr_assert_eq(sdma_stream(a, 0, &fresh), 0);
 	cr_assert_neq(fresh, dead, "a failed stream is replaced");
 	cr_assert_eq(put_nbi(a, a->base + 192, "again", 6), 0);
 	cr_assert_eq(put_nbi(b, b->base + 192, "again", 6), 0);
-	cr_assert_eq(mover_sdma.quiet(links_sdma(a)), 0);
-	cr_assert_eq(mover_sdma.quiet(links_sdma(b)), 0);
+	cr_assert_eq(links_quiet(links_sdma(a)), 0);
+	cr_assert_eq(links_quiet(links_sdma(b)), 0);
 	cr_assert_str_eq(a->base + 192, "again");
 	cr_assert_str_eq(b->base + 192, "again");
 	cr_assert_eq(backend_host.stream_query(0, fresh), 1);
@@ -341,9 +341,9 @@ static void lose_one(uint32_t moves, uint32_t lost)
 	cr_assert_eq(sdma_pending(a), moves);
 	cr_assert_eq(backend_host.free(1, gone), 0);
 	latch_release(&latch);
-	cr_assert_lt(mover_sdma.quiet(links_sdma(a)), 0);
+	cr_assert_lt(links_quiet(links_sdma(a)), 0);
 	cr_assert_not_null(strstr(status_sentence(), "copy of 4 bytes"), "%s", status_sentence());
-	cr_assert_eq(mover_sdma.quiet(links_sdma(a)), 0, "once");
+	cr_assert_eq(links_quiet(links_sdma(a)), 0, "once");
 	for (uint32_t i = 0; i < moves; i++)
 		cr_assert_eq(far[moves - 1 - i], i == lost ? 0 : i + 1, "move %u of %u", i, moves);
 }
@@ -381,9 +381,9 @@ Test(sdma, a_failed_stream_serves_the_others_on, .init = init, .fini = fini)
 	cr_assert_eq(links_put(links_sdma(a), a->base, "mine", 5, MOVE_BLOCKING, NULL), 0,
 		"not this one");
 	cr_assert_str_eq(a->base, "mine");
-	cr_assert_lt(mover_sdma.quiet(links_sdma(a)), 0);
-	cr_assert_eq(mover_sdma.quiet(links_sdma(a)), 0);
-	cr_assert_eq(mover_sdma.quiet(links_sdma(b)), 0);
+	cr_assert_lt(links_quiet(links_sdma(a)), 0);
+	cr_assert_eq(links_quiet(links_sdma(a)), 0);
+	cr_assert_eq(links_quiet(links_sdma(b)), 0);
 }
 
 Test(sdma, a_move_that_is_refused_is_not_left_to_quiet, .init = init, .fini = fini)
@@ -398,7 +398,7 @@ Test(sdma, a_move_that_is_refused_is_not_left_to_quiet, .init = init, .fini = fi
 			-EIO);
 		fault_disarm();
 	}
-	cr_assert_eq(mover_sdma.quiet(links_sdma(link)), 0);
+	cr_assert_eq(links_quiet(links_sdma(link)), 0);
 	cr_assert_eq(link->base[64], 0);
 	cr_assert_eq(link->ops[MOVER_SDMA], 1);
 }

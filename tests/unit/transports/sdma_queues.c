@@ -81,7 +81,7 @@ Test(sdma_queues, bytes_of_all_sizes_and_formats, .init = init, .fini = fini)
 			pattern_fill(local, n, n);
 			cr_assert_eq(
 				put(link, remote, local, n, n & 1 ? MOVE_NBI : MOVE_BLOCKING), 0);
-			cr_assert_eq(n & 1 ? mover_sdma.quiet(links_sdma(link)) : 0, 0);
+			cr_assert_eq(n & 1 ? links_quiet(links_sdma(link)) : 0, 0);
 			cr_assert_eq(pattern_differs(remote, n, n), SIZE_MAX, "put of %zu", n);
 			memset(local, 0, n);
 			cr_assert_eq(
@@ -105,13 +105,13 @@ Test(sdma_queues, nbi_is_complete_at_quiet, .init = init, .fini = fini)
 	cr_assert_eq(sdma_pending(link), 2);
 	cr_assert(link->pending);
 	l.timeout_ms = 20;
-	cr_assert_eq(mover_sdma.quiet(links_sdma(link)), SPMT_ERR_TIMEOUT);
-	cr_assert_eq(mover_sdma.fence(links_sdma(link)), SPMT_ERR_TIMEOUT);
+	cr_assert_eq(links_quiet(links_sdma(link)), SPMT_ERR_TIMEOUT);
+	cr_assert_eq(links_fence(links_sdma(link)), SPMT_ERR_TIMEOUT);
 	cr_assert_eq(link->base[64], 0);
 	cr_assert_eq(put(link, link->base + 192, "late", 5, MOVE_BLOCKING), SPMT_ERR_TIMEOUT);
 	open_gate();
 	l.timeout_ms = 10000;
-	cr_assert_eq(mover_sdma.quiet(links_sdma(link)), 0);
+	cr_assert_eq(links_quiet(links_sdma(link)), 0);
 	cr_assert_str_eq(link->base + 64, "held");
 	cr_assert_str_eq(link->base + 128, "too");
 	cr_assert_eq(sdma_pending(link), 0);
@@ -132,7 +132,7 @@ Test(sdma_queues, a_full_ring_waits_until_the_deadline, .init = init, .fini = fi
 	cr_assert_eq(sdma_pending(link), (uint64_t)n);
 	open_gate();
 	l.timeout_ms = 10000;
-	cr_assert_eq(mover_sdma.quiet(links_sdma(link)), 0);
+	cr_assert_eq(links_quiet(links_sdma(link)), 0);
 }
 
 /* The engine moves in no particular order, so that a stream does it. */
@@ -152,7 +152,7 @@ Test(sdma_queues, what_overlaps_is_left_to_a_stream, .init = init, .fini = fini)
 	cr_assert_eq(put(self, self->base + 16384, self->base, 8000, MOVE_NBI), 0);
 	cr_assert_neq(gate.end, before, "apart they are the engine's");
 	open_gate();
-	cr_assert_eq(mover_sdma.quiet(links_sdma(self)), 0);
+	cr_assert_eq(links_quiet(links_sdma(self)), 0);
 	cr_assert_eq(memcmp(self->base + 16384, self->base, 8000), 0);
 }
 
@@ -171,7 +171,7 @@ Test(sdma_queues, what_the_engine_does_not_reach_is_left_to_a_stream, .init = in
 	gated.reaches = reaches_nothing;
 	cr_assert_eq(put(link, link->base, "by stream", 10, MOVE_NBI), 0);
 	cr_assert_null(gate.queue);
-	cr_assert_eq(mover_sdma.quiet(links_sdma(link)), 0);
+	cr_assert_eq(links_quiet(links_sdma(link)), 0);
 	cr_assert_str_eq(link->base, "by stream");
 }
 
@@ -192,12 +192,12 @@ Test(sdma_queues, an_engine_that_stops_is_one_moves_failure, .init = init, .fini
 	link_route(link, &route);
 	cr_assert_str_eq(route.reason, "a test wants it");
 	open_gate();
-	cr_assert_eq(mover_sdma.quiet(links_sdma(link)), -EIO);
+	cr_assert_eq(links_quiet(links_sdma(link)), -EIO);
 	cr_assert_not_null(
 		strstr(status_sentence(), "does not reach 5 bytes at"), "%s", status_sentence());
 	cr_assert_str_eq(link->base + 64, "before");
 	cr_assert_str_eq(link->base + 128, "behind", "made again by a stream");
-	cr_assert_eq(mover_sdma.quiet(links_sdma(link)), 0);
+	cr_assert_eq(links_quiet(links_sdma(link)), 0);
 	link_route(link, &route);
 	cr_assert_not_null(
 		strstr(route.reason, "; sdma: streams: a software model"), "%s", route.reason);
@@ -222,9 +222,9 @@ Test(sdma_queues, another_links_moves_are_made_again, .init = init, .fini = fini
 	cr_assert_eq(put(b, b->base, "theirs", 7, MOVE_NBI), 0);
 	cr_assert_eq(backend_host.free(1, gone), 0);
 	open_gate();
-	cr_assert_eq(mover_sdma.quiet(links_sdma(b)), 0, "%s", status_sentence());
+	cr_assert_eq(links_quiet(links_sdma(b)), 0, "%s", status_sentence());
 	cr_assert_str_eq(b->base, "theirs");
-	cr_assert_eq(mover_sdma.quiet(links_sdma(a)), -EIO);
+	cr_assert_eq(links_quiet(links_sdma(a)), -EIO);
 	links_close(&other);
 }
 
@@ -278,7 +278,7 @@ Test(sdma_queues, fault_sweep, .init = init, .fini = fini)
 		memset(link.base, 0, 64);
 		fault_arm(FAULT_ANY, (uint64_t)++n);
 		rc = put(&link, link.base, "swept", 6, MOVE_NBI);
-		quiet = mover_sdma.quiet(links_sdma(&link));
+		quiet = links_quiet(links_sdma(&link));
 		fired = fault_fired();
 		fault_disarm();
 		cr_assert_eq(quiet, 0, "request %d: %s", n, status_sentence());

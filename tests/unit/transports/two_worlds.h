@@ -43,7 +43,7 @@ static inline void hold_copy_queue(struct link *link, struct latch *latch)
 	device_stream s;
 
 	cr_assert_eq(put_nbi(link, link->base, "warm", 5), 0, "%s", status_sentence());
-	cr_assert_eq(mover_sdma.quiet(links_sdma(link)), 0, "%s", status_sentence());
+	cr_assert_eq(links_quiet(links_sdma(link)), 0, "%s", status_sentence());
 	cr_assert_eq(sdma_stream(link, 0, &s), 0);
 	cr_assert_eq(latch_hold(latch, link->backend, link->dev, s), 0);
 }

@@ -188,11 +188,19 @@ static bool is_named(const char *call)
 	return wire.name[0] && !strcmp(call, wire.name) && fake_fires(&wire.named);
 }
 
+/* Libraries for devices write to a file, where a thread may be cancelled; for what is in a context's table they do not. */
+static void cancel_point(const char *call)
+{
+	if (strncmp(call, "checked_", 8))
+		pthread_testcancel();
+}
+
 /* errno is EIO then. */
 bool fake_refused_at(const char *call)
 {
 	bool fires;
 
+	cancel_point(call);
 	pthread_mutex_lock(&wire.lock);
 	fires = fake_fires(&wire.calls);
 	fires |= is_named(call);
@@ -226,6 +234,7 @@ int fake_dropped(const char *call)
 {
 	int rc;
 
+	cancel_point(call);
 	pthread_mutex_lock(&wire.lock);
 	rc = is_named(call) ? EIO : 0;
 	pthread_mutex_unlock(&wire.lock);

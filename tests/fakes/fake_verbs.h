@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A stand-in for libibverbs: two ports, and a wire inside the process, or between those that share a folder (SPMT_FAKE_WIRE, fake_far.c).
+ * Calls are cancellation points as those of rdma-core are, which write to a device's file.
  * A thread of its own carries out what is posted, a queue pair after the other, in order. It fails where a test says so; the functions
  * below are found with dlsym.
  */

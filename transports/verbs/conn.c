@@ -281,6 +281,7 @@ int pairing_join(struct pairing *c, uint32_t qpn, uint32_t psn, uint32_t mtu, ui
 
 static void pairing_end(struct pairing *c, int code, const char *sentence)
 {
+	UNCANCELLED; /* in libibverbs, by whoever polls */
 	struct verbs_qp_attr attr = { .qp_state = VERBS_QPS_ERR };
 
 	if (c->state == CONN_FAILED)

@@ -343,6 +343,7 @@ static void hello_take(struct nic *nic, const struct hello *hello)
 
 void hello_heard(struct nic *nic, uint32_t at, const struct verbs_wc *wc)
 {
+	UNCANCELLED; /* the queue pair that it may ask for is made here */
 	struct hello hello;
 	KEEPS_SENTENCE;
 

@@ -38,6 +38,7 @@
 
 bool nic_is_down(struct nic *nic)
 {
+	UNCANCELLED;
 	struct verbs_port attr;
 
 	memset(&attr, 0, sizeof(attr));

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Calls over RDMA devices that fail: what they leave behind. Nothing of a get comes once it has failed; what one call was told no other one
- * is; what was short is said by its own code; and a call has one deadline for all peers. Ranks as threads, over the stand-in for libibverbs.
+ * is; what was short is said by its own code; a call has one deadline for all peers; and a cancelled thread leaves no lock behind. Ranks as
+ * threads, over the stand-in for libibverbs.
  */
 #include <dlfcn.h>
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +23,7 @@ enum { RANKS = 2, CHUNK = 16384, SIZE = 5 * CHUNK, REFUSED = 5, SALT = 3, LOOK_M
 
 static struct {
 	__typeof__(&fake_verbs_fail_named) fail_named;
+	__typeof__(&fake_verbs_break) break_work;
 	__typeof__(&fake_verbs_prompt) prompt;
 	__typeof__(&fake_verbs_limit) limit;
 	__typeof__(&fake_verbs_hold) hold;
@@ -137,6 +140,59 @@ static int shortages(void)
 	return play(put_without_memory);
 }
 
+/* ---- a cancelled thread --------------------------------------------------------------------------------- */
+
+enum { CANCELS = 20 };
+
+struct cancelled {
+	spmt_comm *comm;
+	char *block;
+	_Atomic bool through;
+};
+
+/* Its move fails as it is posted, so that this thread may be the one that ends the connection. */
+static void *move_cancelled(void *arg)
+{
+	struct cancelled *c = arg;
+
+	pthread_cancel(pthread_self());
+	fake.break_work(1, VERBS_WC_RETRY_EXC_ERR);
+	spmt_put_nbi(c->comm, c->block, c->block, 64, 1);
+	spmt_quiet(c->comm);
+	c->through = true;
+	pthread_testcancel();
+	return NULL;
+}
+
+static int cancelled_rank(spmt_comm *comm, void *arg)
+{
+	struct cancelled c = { .comm = comm };
+	pthread_t thread;
+
+	(void)arg;
+	REQUIRE_OK(spmt_malloc(comm, SIZE, (void **)&c.block));
+	REQUIRE_OK(spmt_put(comm, c.block, c.block, 64, !spmt_rank(comm)));
+	REQUIRE_OK(spmt_barrier(comm));
+	if (spmt_rank(comm))
+		return 0;
+	fake.prompt(1);
+	REQUIRE_EQ(pthread_create(&thread, NULL, move_cancelled, &c), 0);
+	pthread_join(thread, NULL);
+	fake.prompt(0);
+	fake.break_work(0, 0);
+	REQUIRE(c.through);
+	return 0;
+}
+
+/* By whom the end is seen, the port's thread or this one, is not known. */
+static int cancels(void)
+{
+	for (int i = 0; i < CANCELS; i++)
+		TRY(ranks_run(RANKS, NULL, cancelled_rank, NULL));
+	REQUIRE_EQ(fake.live(), 0);
+	return 0;
+}
+
 /* ---- a deadline ----------------------------------------------------------------------------------------- */
 
 enum { MANY = 6, LATE_MS = 300 };
@@ -190,6 +246,7 @@ int main(void)
 		{ "a get that fails writes nothing afterwards", gets },
 		{ "a fetch that fails is told once", fetches },
 		{ "no memory for a connection", shortages },
+		{ "a cancelled thread leaves no lock behind", cancels },
 		{ "moves to many that are late", deadlines },
 	};
 	static const char path[] = FAKES "/fake-verbs.so";
@@ -203,6 +260,7 @@ int main(void)
 	}
 #define FIND(field, symbol) *(void **)&fake.field = dlsym(library, #symbol)
 	FIND(fail_named, fake_verbs_fail_named);
+	FIND(break_work, fake_verbs_break);
 	FIND(prompt, fake_verbs_prompt);
 	FIND(limit, fake_verbs_limit);
 	FIND(hold, fake_verbs_hold);

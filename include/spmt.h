@@ -17,8 +17,8 @@
  *   from any thread, one at a time; a collective or spmt_finalize made while another thread waits in
  *   one on the same comm returns -EBUSY (with SPMT_CHECK: any call). spmt_status, spmt_abort, spmt_set_timeout, spmt_rank ..
  *   spmt_route, spmt_ptr and spmt_stats may run beside any call. No call is a cancellation point
- *   (pthreads(7)): a thread that is cancelled meanwhile ends at its next one; fn of spmt_run and
- *   spmt_each can be cancelled.
+ *   (pthreads(7)): a thread that is cancelled meanwhile ends at its next one, and none may be cancelled asynchronously; fn of spmt_run and
+ *   spmt_each can be cancelled. A call takes up to 64 KiB of its thread's stack.
  *
  * Errors
  *   0 is success; a negative value is -errno or one of SPMT_ERR_*. spmt_strerror gives the kind,
@@ -44,7 +44,7 @@
  *
  * Order
  *   put and get without _nbi are complete locally on return: src may be reused, or dst has the
- *   data. fence orders puts, signals and atomics to each PE; quiet completes everything this comm
+ *   data. fence orders puts, signals and atomics to each PE, but for those in streams of the user's, which are ordered by their streams; quiet completes everything this comm
  *   has issued, streams included; barrier is quiet and then sync. A signal is delivered after its
  *   data, also for 0 bytes. (Meanings follow OpenSHMEM 1.5 where it has the call.) A naturally
  *   aligned put or get of 1, 2, 4 or 8 bytes is one atomic access.
@@ -291,7 +291,7 @@ SPMT_API int spmt_uid_create(spmt_uid *uid);
  * Joins the world that attr->uid names, or that "Uids" above finds, and returns when all its ranks have. nranks, heap_size and
  * backend are equal on all ranks, or every rank gets SPMT_ERR_MISMATCH and a sentence that names
  * the odd one. A rank that fails posts its failure to the world: the others return at once with the
- * same code. A failed init leaves nothing behind. -EHOSTUNREACH: two ranks cannot reach each other's
+ * same code. A failed init leaves nothing behind. -EEXIST: this rank has come already. -EHOSTUNREACH: two ranks cannot reach each other's
  * memory; the sentence says what ruled out each map, "p2p: the driver grants device 0 no
  * access to 1", say. Ranks on other nodes are found over TCP (SPMT_SOCKET_IFNAME, where the uid is made; a rank of that node takes
  * part) and reached by map rdma; without it that is -EHOSTUNREACH as well, on every rank.
@@ -310,7 +310,7 @@ SPMT_API int spmt_init(const struct spmt_attr *attr, spmt_comm **comm);
  * Leaves the world. Collective over it: quiet, wait until no peer can touch this rank's memory, release everything,
  * live allocations included. From then on using the comm is an error (-EBADF), also for another thread waiting for a word there. In a
  * broken world it waits for no rank, only until other threads' collectives on this comm have ended. Whatever it returns but -EBUSY,
- * the comm is gone. On a comm of spmt_split it ends that comm, not the world. Comms that were split from this one end with it, as if each had been
+ * the comm is gone. On a comm of spmt_split it ends that comm, not the world: moves from or to its blocks on comms that go on are to be complete before. Comms that were split from this one end with it, as if each had been
  * finalized; nobody may be in a call on them: a collective of another thread there is -EBUSY, or waited for, as on this comm.
  */
 SPMT_API int spmt_finalize(spmt_comm *comm);
@@ -424,10 +424,10 @@ SPMT_API int spmt_lane(spmt_comm *comm, uint64_t key, spmt_comm **lane);
  * Calls fn(arg, code) when all that this comm has queued in the stream is complete. code: 0, or what failed: what spmt_quiet would
  * return now; on a lane, why that is broken. What is queued in the stream behind it waits until fn has returned.
  *
- * fn is called once, on a thread of the rank's own, also when the world breaks: at the latest before spmt_finalize returns, which
+ * fn returns: if it ends its thread, nobody calls those behind it, for which spmt_finalize waits. It is called once, on a thread of the rank's own, also when the world breaks: at the latest before spmt_finalize returns, which
  * waits for it, whether the stream has come to it or not. It may call the library, on any comm, one call at a time as always; this call
  * no longer uses the comm by then. On a lane whose ranks meet in kernels its calls on that very lane wait as long as other threads'
- * calls wait there. But what waits for this very function (quiet of the comm) ends at its deadline, and
+ * calls wait there. But what waits for this very function (quiet of the comm; fence, where that is in stream NULL) ends at its deadline, and
  * spmt_finalize of any comm of the rank is -EBUSY. Functions of one rank are called one after the other. If
  * this call fails, nothing is called.
  */
@@ -439,7 +439,7 @@ SPMT_API int spmt_on_complete(
 SPMT_API int spmt_set_timeout(spmt_comm *comm, int64_t timeout_ms);
 
 /* Breaks the world at once: every wait in it, kernels included, ends. code < 0 is what the
-   others get; >= 0 gives them SPMT_ERR_ABORTED. Any thread, at any time. The first abort counts. */
+   others get; >= 0 gives them SPMT_ERR_ABORTED. Any thread, at any time, but not a signal handler, as it takes locks. The first abort counts. */
 SPMT_API int spmt_abort(spmt_comm *comm, int code);
 
 /* 0, or why the world is broken. Never blocks. SPMT_ERR_MISMATCH, while the world is whole, from
@@ -522,8 +522,8 @@ SPMT_API int spmt_device_count(const char *backend, int *count);
 SPMT_API int spmt_malloc(spmt_comm *comm, size_t size, void **ptr);
 SPMT_API int spmt_calloc(spmt_comm *comm, size_t count, size_t size, void **ptr);
 SPMT_API int spmt_aligned_alloc(spmt_comm *comm, size_t alignment, size_t size, void **ptr);
-/* Frees a block. Collective, as malloc is. NULL is a no-op, on all ranks alike. No peer can touch the block when free returns. -EFAULT: SPMT_CHECK has found a write
-   where there should be none; the block is freed. */
+/* Frees a block. Collective, as malloc is. NULL is a no-op, on all ranks alike. No peer can touch the block when free returns, by calls on this comm: if the block was used on other comms and lanes of the same ranks,
+   these are to be quiet on all ranks before. -EFAULT: SPMT_CHECK has found a write where there should be none; the block is freed. */
 SPMT_API int spmt_free(spmt_comm *comm, void *ptr);
 
 /* The address at which pe's copy of `sym` can be loaded and stored, or NULL: bad argument, or
@@ -544,7 +544,7 @@ SPMT_API int spmt_register(spmt_comm *comm, void *buf, size_t size, spmt_mem **m
 SPMT_API int spmt_deregister(spmt_comm *comm, spmt_mem *mem);
 /*
  * As spmt_register, by this rank alone, under a key of its own choice: local, waits for nobody, so that a framework's
- * handler may call it. -EEXIST: this rank has a buffer under the key. Ranks of the process look it up by rank and key, and
+ * handler may call it. -EEXIST: this rank has a buffer under the key on this comm; each comm has keys of its own. Ranks of the process look it up by rank and key, and
  * get a handle of their own, in which other ranks have 0 bytes; -ENOENT: there is none now. SPMT_ERR_UNSUPPORTED: the rank is in
  * another process, or no map loads from its memory.
  *
@@ -586,7 +586,7 @@ SPMT_API int spmt_copy_out(spmt_comm *comm, void *host_dst, const void *src_sym,
  * The remote side (dst of put, src of get, sig, target of an atomic) is this rank's symmetric
  * address of the block meant on pe; the local side is any memory the rank's device can reach (on
  * host: any memory of the process). Size 0 is a no-op with any pointer, but a signal is still
- * delivered. To self src and dst may overlap, like memmove. _nbi: local completion at spmt_quiet;
+ * delivered. To self src and dst may overlap, like memmove, but not of iput and iget. _nbi: local completion at spmt_quiet;
  * above the store threshold it returns before the bytes have moved. _on_stream: in stream order;
  * does not block the host. A stream that is being captured (SPMT_CAP_GRAPH) records them, for each
  * launch of the graph; the graph does not wait for work in other streams; that is up to whoever
@@ -636,8 +636,8 @@ SPMT_API int spmt_signal_wait_on_stream(
 
 /*
  * Waits for this rank's own symmetric variables; plain compares of the type (8 to 64 bit integers,
- * f32, f64). A wait ends at once after a store through the library, within 5 ms after any other
- * store. `status`, may be NULL: elements with a non-zero entry are left out. Nothing left in: 0
+ * f32, f64). A wait ends at once after a store by a put, signal, atomic or copy-in, in streams too, or by a
+ * collective of a comm; within 5 ms after any other store, as those by gets and by collectives of lanes are. `status`, may be NULL: elements with a non-zero entry are left out. Nothing left in: 0
  * with *index SIZE_MAX (any), *found 0 (some), 0 (all). Where several hold, _any takes one at random,
  * so that each has its turn, and _some writes rising indices.
  */
@@ -671,7 +671,9 @@ SPMT_API int spmt_test_all(spmt_comm *comm, enum spmt_type type, const void *iva
 SPMT_API int spmt_atomic(spmt_comm *comm, enum spmt_amo amo, enum spmt_type type, void *target,
 	const void *operand, const void *compare, void *fetched, int pe);
 
-/* Orders puts, signals and atomics to each PE: those issued before it happen before those issued after. */
+/* Orders puts, signals and atomics to each PE: those issued before it happen before those issued after. It waits for the comm's own stream
+   (NULL), with whatever a user has put there, and not for others: what was queued in a stream of the user's is in order of that stream alone;
+   spmt_quiet waits for it. */
 SPMT_API int spmt_fence(spmt_comm *comm);
 /* Completes everything that this comm has issued. Returns the first failure of what was issued since the last quiet, at queueing or
    at running, in any stream, waits of this rank's kernels included. The next quiet reports what was still
@@ -779,7 +781,7 @@ SPMT_API int spmt_op_premul_create(spmt_comm *comm, enum spmt_type type, const v
    forgotten with the comm. */
 SPMT_API int spmt_op_destroy(spmt_comm *comm, enum spmt_op op);
 /* Sends each rank's data to the rank that a table names; else as the collectives above. to[nranks], equal on all ranks and copied:
-   to[i] is rank i's target, -1 for none; no target twice; dst is untouched where nothing arrives. */
+   to[i] is rank i's target, -1 for none; no target twice; dst is untouched where nothing arrives, and has room all the same, as src has. */
 SPMT_API int spmt_permute(spmt_comm *comm, void *dst, const void *src, size_t count,
 	enum spmt_type type, const int *to, spmt_stream stream);
 /* To or from one rank, the root; count is per rank, so at the root dst of gather and src of scatter hold nranks times as many. On other
@@ -967,7 +969,7 @@ SPMT_API int spmt_plan_check(const spmt_plan *plan);
    features that plans here lack; or for a text of more than 134217728 values. The plan is not checked yet. */
 SPMT_API int spmt_plan_read(const char *text, size_t size, spmt_plan **plan);
 /* Writes a plan to text[room], ended by a zero byte, and how many bytes that takes with it to *need. -ERANGE: room is less than that; *need
-   is set, text is not touched. */
+   is set, text is not touched. -EINVAL: JSON has no form for one of its operations. */
 enum spmt_plan_form {
 	SPMT_PLAN_JSON, /* as spmt_plan_read takes it */
 	SPMT_PLAN_TEXT, /* a line an operation */
@@ -1030,7 +1032,7 @@ SPMT_API int spmt_host_stream_synchronize(spmt_stream stream);
 SPMT_API int spmt_host_stream_destroy(spmt_stream stream);
 /*
  * What calls put into `stream` between begin and end is kept, not run: collectives, barriers, puts, gets, signals and waits on
- * streams, kernels. spmt_on_complete, collectives of lanes and between nodes refuse. The stream is one of spmt_host_stream_create;
+ * streams, kernels. spmt_on_complete, collectives between nodes, and those of lanes within one process refuse. The stream is one of spmt_host_stream_create;
  * until end it cannot be synchronized (-EBUSY). end makes the graph, or fails; with -EINVAL the capture goes on, else it is over.
  */
 typedef struct spmt_host_graph spmt_host_graph;

@@ -27,9 +27,8 @@ static void complete(struct verbs_cq *pub, const struct verbs_wc *wc, bool solic
 	cq->ring[cq->tail++ % (uint32_t)pub->cqe] = *wc;
 	if (cq->armed == 2 || (cq->armed == 1 && (solicited || wc->status))) {
 		cq->armed = 0;
-		/* a device's interrupt, and no cancellation point of who posts */
 		if (syscall(SYS_write, pub->channel->fd, &one, sizeof(one)) < 0)
-			abort();
+			abort(); /* it is no cancellation point, as an interrupt is none */
 	}
 }
 
@@ -591,9 +590,7 @@ int ibv_dereg_mr(struct verbs_mr *mr)
 
 struct verbs_ah *ibv_create_ah(struct verbs_pd *pd, struct verbs_ah_attr *attr)
 {
-	(void)pd;
-	(void)attr;
-	return refused() ? NULL : fake_make(1);
+	return refused() || !pd || !attr ? NULL : fake_make(1);
 }
 
 int ibv_destroy_ah(struct verbs_ah *ah)

@@ -146,6 +146,7 @@ static void later_failed(const struct later *later, int code)
 
 static void later_drop(struct later *later)
 {
+	cut_drop(&later->cut);
 	stripe_drop(&later->stripe);
 	mem_free(later);
 }

@@ -60,6 +60,9 @@ struct cut {
 	struct cut_piece {
 		struct rdma_place place;
 		size_t at, n;
+		struct region *
+			region; /* of a move in pieces: as its device has the bytes; NULL: not kept */
+		struct nic *nic; /* which has it */
 	} pieces[RDMA_RAILS];
 };
 
@@ -97,16 +100,19 @@ int verbs_failed(struct link *link, const char *what, int rc);
 
 /* stripe.c */
 
-/* How a move goes: in pieces where it is large, and all devices know the memory at both ends. */
+/* How a move goes: in pieces where it is large, and all devices know the memory at both ends. They know it until the pieces have been
+   posted, or the cut is dropped. */
 int stripe_cut(
 	const struct link *link, uint64_t offset, const void *local, size_t n, struct cut *cut);
+/* Not under a port's lock; any number of times, and of zeros. stripe_put and stripe_get have done it when they return. */
+void cut_drop(struct cut *cut);
 /* Makes the first n senders, where they are not. */
 int stripe_open(const struct link *link, int n, struct verbs_wait *wait, struct stripe *stripe);
 /* As the sender's (post.h), of all lanes. stripe_wait and stripe_order: 0 also where nothing was opened. */
-int stripe_put(struct stripe *stripe, const struct cut *cut, const void *src, bool blocking,
+int stripe_put(struct stripe *stripe, struct cut *cut, const void *src, bool blocking,
 	struct verbs_wait *wait);
-int stripe_get(struct stripe *stripe, const struct cut *cut, void *dst, bool blocking,
-	struct verbs_wait *wait);
+int stripe_get(
+	struct stripe *stripe, struct cut *cut, void *dst, bool blocking, struct verbs_wait *wait);
 int stripe_wait(struct stripe *stripe, struct verbs_wait *wait);
 int stripe_failure(struct stripe *stripe, bool take);
 void stripe_drop(struct stripe *stripe);

@@ -105,7 +105,12 @@ static int verbs_open(struct mover *m, uint64_t offset, const void *local, size_
 {
 	int rc = stripe_cut(m->link, offset, local, n, cut);
 
-	return rc ? rc : verbs_lanes(m, cut->n, wait);
+	if (rc)
+		return rc;
+	rc = verbs_lanes(m, cut->n, wait);
+	if (rc)
+		cut_drop(cut);
+	return rc;
 }
 
 /* Whose first run frees it cannot be in a graph, which may run many times. */

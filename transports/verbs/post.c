@@ -252,7 +252,8 @@ struct piece {
 	bool blocking;
 	struct cached
 		*cached; /* by which the port knows it; NULL: it is registered, or not known */
-	bool wait;	 /* some of it is in flight from or to where the caller has it */
+	struct region *region; /* as its caller says */
+	bool wait;	       /* some of it is in flight from or to where the caller has it */
 };
 
 enum piece_way { PIECE_INLINE, PIECE_DIRECT, PIECE_BOUNCE, PIECE_STAGE };
@@ -270,9 +271,10 @@ static inline enum piece_way piece_way(const struct sender *sender, const struct
 		leg->inlined = true;
 		return PIECE_INLINE;
 	}
-	region = p->cached ? cached_region(p->cached)
-		: copied   ? NULL
-			   : region_of(c->nic, p->local, p->n);
+	region = p->region  ? p->region
+		: p->cached ? cached_region(p->cached)
+		: copied    ? NULL
+			    : region_of(c->nic, p->local, p->n);
 	leg->n = MIN_OF(p->n,
 		region && !p->rdma.staged ? MIN_OF(c->nic->place.attr.max_msg_sz, PIECE_MOST)
 					  : NIC_CHUNK);
@@ -418,7 +420,7 @@ static inline __attribute__((always_inline)) int sender_move(
 	struct nic *nic = sender->conn->nic;
 	int rc;
 
-	if (cache_wants(nic, p->n))
+	if (!p->region && cache_wants(nic, p->n))
 		p->cached = cache_hold(nic, sender->stage, p->local, p->n, !sender->called);
 	rc = pieces_move(sender, p, put, wait);
 	cache_let_go(p->cached);
@@ -430,20 +432,24 @@ static inline __attribute__((always_inline)) int sender_move(
 	return rc ? rc : sender_failure(sender, false);
 }
 
-int sender_put(struct sender *sender, struct rdma_place to, const void *src, size_t n,
-	bool blocking, struct verbs_wait *wait)
+int sender_put(struct sender *sender, struct rdma_place to, const void *src, struct region *region,
+	size_t n, bool blocking, struct verbs_wait *wait)
 {
-	struct piece p = {
-		.rdma = to, .local = (char *)(uintptr_t)src, .n = n, .blocking = blocking
-	};
+	struct piece p = { .rdma = to,
+		.local = (char *)(uintptr_t)src,
+		.n = n,
+		.blocking = blocking,
+		.region = region };
 
 	return sender_move(sender, &p, true, wait);
 }
 
-int sender_get(struct sender *sender, struct rdma_place from, void *dst, size_t n, bool blocking,
-	struct verbs_wait *wait)
+int sender_get(struct sender *sender, struct rdma_place from, void *dst, struct region *region,
+	size_t n, bool blocking, struct verbs_wait *wait)
 {
-	struct piece p = { .rdma = from, .local = dst, .n = n, .blocking = blocking };
+	struct piece p = {
+		.rdma = from, .local = dst, .n = n, .blocking = blocking, .region = region
+	};
 
 	return sender_move(sender, &p, false, wait);
 }

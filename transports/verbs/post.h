@@ -52,12 +52,13 @@ void sender_drop(struct sender *sender);
 
 /*
  * 0, why the connection failed, -ETIMEDOUT or -ECANCELED while there is no room. blocking: on return src may be used again (put), or all of
- * it is there (get); a wait that is cut short leaves the work in flight.
+ * it is there (get); a wait that is cut short leaves the work in flight. region: by which the port knows the bytes here, kept by the
+ * caller; NULL: it is looked for.
  */
-int sender_put(struct sender *sender, struct rdma_place to, const void *src, size_t n,
-	bool blocking, struct verbs_wait *wait);
-int sender_get(struct sender *sender, struct rdma_place from, void *dst, size_t n, bool blocking,
-	struct verbs_wait *wait);
+int sender_put(struct sender *sender, struct rdma_place to, const void *src, struct region *region,
+	size_t n, bool blocking, struct verbs_wait *wait);
+int sender_get(struct sender *sender, struct rdma_place from, void *dst, struct region *region,
+	size_t n, bool blocking, struct verbs_wait *wait);
 /* By a NIC or the peer's thread, as the peer says of its memory. old NULL: it may be in flight on return. Either way it counts as asked. */
 int sender_atomic(struct sender *sender, struct rdma_place at, const struct amo *amo, uint64_t *old,
 	struct verbs_wait *wait);

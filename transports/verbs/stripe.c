@@ -7,6 +7,7 @@
 
 #include "cache.h"
 #include "map.h"
+#include "memory.h"
 #include "src/base/env.h"
 #include "src/base/status.h"
 
@@ -14,17 +15,34 @@
 
 /* ---- cutting -------------------------------------------------------------------------------- */
 
-/* Whether the lane's device gets at the bytes by itself. */
-static bool lane_reaches(const struct link *link, struct nic *nic, const char *at, size_t n)
+/*
+ * Whether the lane's device gets at the bytes by itself. What it knows of them is kept: any other comm may deregister the buffer before they
+ * are posted, above all of a move in a stream, and a further device has nobody who would copy for it what a GPU alone reaches.
+ */
+static bool lane_reaches(
+	const struct link *link, struct nic *nic, const char *local, struct cut_piece *p)
 {
-	bool reaches;
-
-	if (!link->rdma->stage && cache_wants(nic, n))
-		return true;
 	pthread_mutex_lock(&nic->lock);
-	reaches = region_of(nic, at, n) != NULL;
+	p->nic = nic;
+	p->region = region_of(nic, local + p->at, p->n);
+	if (p->region)
+		region_keep(p->region);
 	pthread_mutex_unlock(&nic->lock);
-	return reaches;
+	return p->region || (!link->rdma->stage && cache_wants(nic, p->n));
+}
+
+void cut_drop(struct cut *cut)
+{
+	for (int i = 0; i < cut->n; i++) {
+		struct cut_piece *p = &cut->pieces[i];
+
+		if (!p->region)
+			continue;
+		pthread_mutex_lock(&p->nic->lock);
+		region_let_go(p->nic, p->region);
+		pthread_mutex_unlock(&p->nic->lock);
+		p->region = NULL;
+	}
 }
 
 /* As many pieces as there are lanes, if none is too small. False: it stays whole, as *cut has it. */
@@ -40,14 +58,17 @@ static bool cut_up(
 	if (count < 2 || cut->pieces[0].place.staged)
 		return false;
 	each = ((n - 1) / count / PIECE_UNIT + 1) * PIECE_UNIT; /* a count-th at least */
-	for (size_t at = 0; at < n; at += each, parts.n++) {
-		struct cut_piece *p = &parts.pieces[parts.n];
+	for (size_t at = 0; at < n; at += each) {
+		int lane = parts.n++;
+		struct cut_piece *p = &parts.pieces[lane];
 
 		p->at = at;
 		p->n = MIN_OF(each, n - at);
-		if (!lane_reaches(link, peer->lanes[parts.n].nic, local + at, p->n) ||
-			!rdma_known(peer, parts.n, offset + at, p->n, &p->place))
-			return false;
+		if (lane_reaches(link, peer->lanes[lane].nic, local, p) &&
+			rdma_known(peer, lane, offset + at, p->n, &p->place))
+			continue;
+		cut_drop(&parts);
+		return false;
 	}
 	*cut = parts;
 	return true;
@@ -62,6 +83,7 @@ int stripe_cut(
 	if (rc || (peer->nlanes > 1 && local && cut_up(link, offset, local, n, cut)))
 		return rc;
 	cut->n = 1;
+	cut->pieces[0].region = NULL;
 	cut->pieces[0].at = 0;
 	cut->pieces[0].n = n;
 	return 0;
@@ -94,8 +116,10 @@ static int stripe_post(struct stripe *stripe, const struct cut *cut, char *local
 	for (int i = 0; i < cut->n && !rc; i++) {
 		const struct cut_piece *p = &cut->pieces[i];
 
-		rc = put ? sender_put(stripe->lanes[i], p->place, local + p->at, p->n, false, wait)
-			 : sender_get(stripe->lanes[i], p->place, local + p->at, p->n, false, wait);
+		rc = put ? sender_put(stripe->lanes[i], p->place, local + p->at, p->region, p->n,
+				   false, wait)
+			 : sender_get(stripe->lanes[i], p->place, local + p->at, p->region, p->n,
+				   false, wait);
 	}
 	return rc;
 }
@@ -136,22 +160,30 @@ static int stripe_move(struct stripe *stripe, const struct cut *cut, char *local
 	return rc;
 }
 
-int stripe_put(struct stripe *stripe, const struct cut *cut, const void *src, bool blocking,
+int stripe_put(struct stripe *stripe, struct cut *cut, const void *src, bool blocking,
 	struct verbs_wait *wait)
 {
+	int rc;
+
 	if (cut->n == 1)
-		return sender_put(stripe->lanes[0], cut->pieces[0].place, src, cut->pieces[0].n,
-			blocking, wait);
-	return stripe_move(stripe, cut, (char *)(uintptr_t)src, true, blocking, wait);
+		return sender_put(stripe->lanes[0], cut->pieces[0].place, src, NULL,
+			cut->pieces[0].n, blocking, wait);
+	rc = stripe_move(stripe, cut, (char *)(uintptr_t)src, true, blocking, wait);
+	cut_drop(cut);
+	return rc;
 }
 
-int stripe_get(struct stripe *stripe, const struct cut *cut, void *dst, bool blocking,
-	struct verbs_wait *wait)
+int stripe_get(
+	struct stripe *stripe, struct cut *cut, void *dst, bool blocking, struct verbs_wait *wait)
 {
+	int rc;
+
 	if (cut->n == 1)
-		return sender_get(stripe->lanes[0], cut->pieces[0].place, dst, cut->pieces[0].n,
-			blocking, wait);
-	return stripe_move(stripe, cut, dst, false, blocking, wait);
+		return sender_get(stripe->lanes[0], cut->pieces[0].place, dst, NULL,
+			cut->pieces[0].n, blocking, wait);
+	rc = stripe_move(stripe, cut, dst, false, blocking, wait);
+	cut_drop(cut);
+	return rc;
 }
 
 /* ---- waiting -------------------------------------------------------------------------------- */

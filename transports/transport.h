@@ -57,8 +57,8 @@ struct rdma_ops {
 	   for; it may block in a driver. A rank that fails says why in me->nic, and is not reached by this map. */
 	int (*open)(const struct backend *backend, int dev, struct rank_info *me,
 		struct rdma_rank **rdma);
-	/* NULL is nothing. No peer has anything in flight to it. */
-	void (*close)(struct rdma_rank *rdma);
+	/* NULL is nothing. No peer has anything in flight to it, unless the world is broken: that is to harm no other world. */
+	void (*close)(struct rdma_rank *rdma, bool broken);
 	/* The same for a registered buffer. unshare takes a share that holds nothing. */
 	int (*share)(struct rdma_rank *rdma, void *buf, size_t size, struct rdma_share *share);
 	void (*unshare)(struct rdma_rank *rdma, struct rdma_share *share);

@@ -354,7 +354,7 @@ void world_comm_unlist(spmt_comm *comm)
 static void slot_close(struct slot *s, bool broken)
 {
 	if (s->rdma)
-		map_ops(MAP_RDMA)->rdma->close(s->rdma);
+		map_ops(MAP_RDMA)->rdma->close(s->rdma, broken);
 	s->heap.retire = broken && s->export.n;
 	heap_export_close(&s->export);
 	heap_close(&s->heap);

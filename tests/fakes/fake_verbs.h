@@ -43,7 +43,8 @@ uint64_t fake_verbs_atomics(void);
 /* Reliable connections that are ready to send. */
 int fake_verbs_joined(void);
 /* So many bytes more may be registered from now on; 0: as many as one likes. Returns how many registrations there have been. What is
-   mapped of a memfd "fake-pages" is registered as a device has it: the pages, whatever comes to be at the addresses. */
+   mapped of a memfd "fake-pages", or of one with the name in SPMT_FAKE_PINS, is registered as a device has it: the pages, whatever comes
+   to be at the addresses. */
 uint64_t fake_verbs_limit(uint64_t more);
 /* Objects that were made and not given back. */
 int fake_verbs_live(void);

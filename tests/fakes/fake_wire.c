@@ -542,13 +542,14 @@ struct verbs_mr *ibv_reg_mr(struct verbs_pd *pd, void *at, size_t n, int access)
 {
 	struct fake_mr mr = { .pub = { .addr = at, .length = n }, .access = access, .data = at };
 	bool gpu;
+	const char *pins = getenv("SPMT_FAKE_PINS");
 
 	if (refused())
 		return NULL;
 	if (wire.most && fake_registered() + n > wire.most)
 		return no_region(ENOMEM);
 	gpu = of_memfd(at, "memfd:fake-gpu");
-	if (gpu || of_memfd(at, "memfd:fake-pages")) {
+	if (gpu || of_memfd(at, "memfd:fake-pages") || (pins && of_memfd(at, pins))) {
 		mr.data = gpu && nic_lacks("peer") ? MAP_FAILED : mapped_again(at, n);
 		if (mr.data == MAP_FAILED)
 			return no_region(EFAULT);

@@ -22,21 +22,36 @@ enum { ATOMICS_AUTO, ATOMICS_BY_CPU, ATOMICS_BY_NIC }; /* SPMT_RDMA_ATOMICS */
 
 /* ---- a rank's own side ---------------------------------------------------------------------- */
 
-static void rail_close(const struct rdma_rail *rail)
+/*
+ * Of a broken world peers may still move bytes to and from the heap. Without its registration that would end the connection, of other worlds,
+ * too. So the device knows a heap of the host's for a while: it holds the pages, which are nobody's any more once they are unmapped,
+ * and what still comes goes there. Memory of a GPU it must not: a driver gives the same memory to who allocates next, or takes it from
+ * under the device; and so do users with buffers of theirs (rdma_rank_unshare): what came late would be written into something else. There the
+ * connection ends.
+ */
+static void heap_drop(struct nic *nic, struct region *heap, bool broken)
 {
-	if (rail->heap)
-		region_drop(rail->nic, rail->heap);
+	if (!heap)
+		return;
+	if (broken && heap->memory == RDMA_HOST)
+		region_retire(nic, heap);
+	else
+		region_drop(nic, heap);
+}
+
+static void rail_close(const struct rdma_rail *rail, bool broken)
+{
+	heap_drop(rail->nic, rail->heap, broken);
 	nic_drop(rail->nic);
 }
 
-static void rdma_rank_close(struct rdma_rank *rdma)
+static void rdma_rank_close(struct rdma_rank *rdma, bool broken)
 {
 	if (!rdma)
 		return;
 	while (rdma->nrails)
-		rail_close(&rdma->rails[--rdma->nrails]);
-	if (rdma->heap)
-		region_drop(rdma->nic, rdma->heap);
+		rail_close(&rdma->rails[--rdma->nrails], broken);
+	heap_drop(rdma->nic, rdma->heap, broken);
 	if (rdma->stage)
 		cache_forget(rdma->nic, rdma->stage);
 	stage_close(rdma->nic, rdma->stage);
@@ -90,7 +105,7 @@ static void rail_open(struct rdma_rank *rdma, struct nic *nic, struct rank_info 
 			"rank %d does without %s port %d, which does not know its heap%s%s",
 			me->rank, nic->place.name, nic->place.port, rc ? ": " : "",
 			rc ? status_sentence() : "");
-		rail_close(&rail);
+		rail_close(&rail, false);
 	} else {
 		log_line(LOG_INFO, "rank %d: large moves also by %s port %d", me->rank,
 			nic->place.name, nic->place.port);
@@ -122,7 +137,7 @@ static int rdma_rank_open(
 		KEEPS_SENTENCE;
 		while (n > 1)
 			nic_drop(nics[--n]);
-		rdma_rank_close(rdma);
+		rdma_rank_close(rdma, false);
 		return rc;
 	}
 	rdma->failures = me->nic.failures;
@@ -135,6 +150,7 @@ static int rdma_rank_open(
 	return 0;
 }
 
+/* At once, also in a broken world: the user may have the memory back, and nothing is to be written there any more. */
 static void rdma_rank_unshare(struct rdma_rank *rdma, struct rdma_share *share)
 {
 	for (int i = 0; i < RDMA_RAILS; i++) {

@@ -7,14 +7,107 @@
 #include "cache.h"
 #include "hello.h"
 #include "include/spmt.h"
+#include "src/base/env.h"
 #include "src/base/fault.h"
 #include "src/base/log.h"
 #include "src/base/mem.h"
+#include "src/base/process.h"
 #include "src/base/status.h"
 #include "stage.h"
 
 #define PAGE 4096
+#define KEPT_NS \
+	15000000000ll /* for peers: they give moves of a broken world ten seconds (mover.c) */
 #define ACCESS_ALL (VERBS_ACCESS_LOCAL_WRITE | VERBS_ACCESS_REMOTE_WRITE | VERBS_ACCESS_REMOTE_READ)
+
+static void mr_drop(struct nic *nic, struct verbs_mr *mr)
+{
+	int rc = mr ? nic->api->dereg_mr(mr) : 0;
+
+	if (rc)
+		log_line(LOG_ERROR, "%s: ibv_dereg_mr: %d", nic->place.name, rc);
+}
+
+static void region_free(struct nic *nic, struct region *r)
+{
+	mr_drop(nic, r->mr);
+	mem_free(r);
+}
+
+/* ---- what peers of a broken world may still have moves in flight to ------------------------------ */
+
+/* The oldest, out of the list, while there are more than `most` bytes, or it has been there for long enough. NULL: neither. */
+static struct region *kept_take(struct nic *nic, size_t most, int64_t now)
+{
+	struct region *r;
+
+	pthread_mutex_lock(&nic->kept_lock);
+	r = nic->kept;
+	if (r && (nic->kept_bytes > most || r->until <= now)) {
+		nic->kept = r->next;
+		nic->kept_bytes -= r->size;
+	} else {
+		r = NULL;
+	}
+	pthread_mutex_unlock(&nic->kept_lock);
+	return r;
+}
+
+static bool kept_shed(struct nic *nic, size_t most)
+{
+	struct region *r;
+	bool some = false;
+
+	while ((r = kept_take(nic, most, INT64_MIN))) {
+		region_free(nic, r);
+		some = true;
+	}
+	return some;
+}
+
+static void region_keep_for_peers(struct nic *nic, struct region *region)
+{
+	const struct env *env = env_loaded();
+	size_t most = env ? env->rdma_cache_size : 0;
+	struct region **at = &nic->kept;
+
+	if (region->size > most) {
+		region_free(nic, region);
+		return;
+	}
+	region->next = NULL;
+	region->until = process_now() + KEPT_NS;
+	pthread_mutex_lock(&nic->kept_lock);
+	while (*at)
+		at = &(*at)->next;
+	*at = region;
+	nic->kept_bytes += region->size;
+	pthread_mutex_unlock(&nic->kept_lock);
+	kept_shed(nic, most);
+	nic_wake(nic);
+}
+
+int retired_free(struct nic *nic)
+{
+	int64_t now, left = -1;
+	struct region *r;
+
+	pthread_mutex_lock(&nic->kept_lock);
+	r = nic->kept;
+	pthread_mutex_unlock(&nic->kept_lock);
+	if (!r)
+		return -1;
+	now = process_now();
+	while ((r = kept_take(nic, SIZE_MAX, now)))
+		region_free(nic, r);
+	pthread_mutex_lock(&nic->kept_lock);
+	if (nic->kept)
+		left = (nic->kept->until - now) / 1000000 + 1;
+	pthread_mutex_unlock(&nic->kept_lock);
+	return (int)left;
+}
+
+/* ---- the port's own ----------------------------------------------------------------------------- */
 
 /* What is kept for later goes first where no more may be registered. */
 struct verbs_mr *mr_make(struct nic *nic, void *base, size_t size, int access)
@@ -26,7 +119,7 @@ struct verbs_mr *mr_make(struct nic *nic, void *base, size_t size, int access)
 		errno = ENOMEM;
 		if (!fault_here(FAULT_REGISTER))
 			mr = nic->api->reg_mr(nic->pd, base, size, access);
-		again = !mr && errno == ENOMEM && caches_shed();
+		again = !mr && errno == ENOMEM && (kept_shed(nic, 0) || caches_shed());
 	} while (again);
 	return mr;
 }
@@ -61,20 +154,6 @@ int memory_open(struct nic *nic)
 	return own_open(nic, HELLO_BYTES, VERBS_ACCESS_LOCAL_WRITE, &nic->hellos, &nic->words);
 }
 
-static void mr_drop(struct nic *nic, struct verbs_mr *mr)
-{
-	int rc = mr ? nic->api->dereg_mr(mr) : 0;
-
-	if (rc)
-		log_line(LOG_ERROR, "%s: ibv_dereg_mr: %d", nic->place.name, rc);
-}
-
-static void region_free(struct nic *nic, struct region *r)
-{
-	mr_drop(nic, r->mr);
-	mem_free(r);
-}
-
 /* Nothing is in flight any more, whether told or not. */
 static void dropped_free(struct nic *nic)
 {
@@ -89,6 +168,7 @@ static void dropped_free(struct nic *nic)
 void memory_close(struct nic *nic)
 {
 	dropped_free(nic);
+	kept_shed(nic, 0);
 	mr_drop(nic, nic->bounce);
 	mr_drop(nic, nic->words);
 	mem_free(nic->chunks);
@@ -202,6 +282,15 @@ static void region_unlink(struct region **at, const struct region *region)
 	*at = region->next;
 }
 
+/* Out of sight. */
+static void region_end(struct nic *nic, struct region *region)
+{
+	if (region->retires && region->mr)
+		region_keep_for_peers(nic, region);
+	else
+		region_free(nic, region);
+}
+
 void region_drop(struct nic *nic, struct region *region)
 {
 	bool used;
@@ -217,7 +306,13 @@ void region_drop(struct nic *nic, struct region *region)
 	}
 	pthread_mutex_unlock(&nic->lock);
 	if (!used)
-		region_free(nic, region);
+		region_end(nic, region);
+}
+
+void region_retire(struct nic *nic, struct region *region)
+{
+	region->retires = true;
+	region_drop(nic, region);
 }
 
 void region_keep_slow(struct region *region)
@@ -234,7 +329,7 @@ void region_let_go_slow(struct nic *nic, struct region *region)
 		cache_let_go(region->cached);
 	} else if (!--region->uses) {
 		region_unlink(&nic->dropped, region);
-		region_free(nic, region);
+		region_end(nic, region);
 	}
 }
 

@@ -19,6 +19,8 @@ struct region {
 	struct cached *cached; /* of which it is a part, which counts its uses; NULL: of none */
 	uint32_t uses;	       /* work in flight by its key */
 	bool dropped;	       /* goes with the last use */
+	bool retires;	       /* and is kept for peers then */
+	int64_t until;	       /* so long, of process_now(); this and next: under kept_lock then */
 };
 
 /* Of the port's own memory. */
@@ -38,6 +40,11 @@ void region_unknow(struct nic *nic, struct region *r);
    is found. Its keys work on until moves in flight by them have ended: other comms may have the buffer, too. */
 int region_add(struct nic *nic, struct stage *stage, void *base, size_t size, struct region **out);
 void region_drop(struct nic *nic, struct region *region);
+/* The same, and for some seconds more peers may move bytes by its key: at most SPMT_RDMA_CACHE_SIZE bytes a port, and no longer than there
+   is room for other registrations. What is at its addresses from now on they do not reach. */
+void region_retire(struct nic *nic, struct region *region);
+/* Not under the lock: gives up what has been kept so long. Milliseconds until there is more of it; -1: there is none. */
+int retired_free(struct nic *nic);
 bool region_holds(const struct region *r, uint64_t at, size_t n);
 /* Under the lock. One that the port knows and that holds all n bytes; NULL: none. keyed: any of this key. */
 struct region *region_of(const struct nic *nic, const void *at, size_t n);

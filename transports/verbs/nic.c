@@ -261,6 +261,15 @@ static void nic_event(struct nic *nic)
 	futex_wake_all(&nic->moved);
 }
 
+/* Whoever woke it has something for its next look. */
+static void nic_woken(const struct nic *nic)
+{
+	uint64_t n;
+
+	if (read(nic->wake_fd, &n, sizeof(n)) < 0)
+		log_line(LOG_ERROR, "%s: what wakes its thread fails (%d)", nic->place.name, errno);
+}
+
 /* Not poll(), which fails at once where RLIMIT_NOFILE is below 3 by now, as sandboxes have it. */
 static void nic_block(struct nic *nic, int most_ms)
 {
@@ -272,6 +281,8 @@ static void nic_block(struct nic *nic, int most_ms)
 	for (int i = 0; i < n; i++) {
 		if (events[i].data.fd == nic->place.ctx->async_fd)
 			nic_event(nic);
+		else if (events[i].data.fd == nic->wake_fd)
+			nic_woken(nic);
 		else if (events[i].data.fd == nic->channel->fd &&
 			!nic->api->get_cq_event(nic->channel, &cq, &user))
 			nic->api->ack_cq_events(cq, 1);
@@ -318,7 +329,7 @@ static void *nic_run(void *arg)
 			idle++;
 			sched_yield();
 		} else if (!nic_serve(nic, true, &most_ms)) {
-			nic_block(nic, most_ms);
+			nic_block(nic, most_ms < 0 ? retired_free(nic) : most_ms);
 			idle = 0;
 		}
 	}
@@ -383,15 +394,20 @@ static int open_thread(struct nic *nic)
 	return 0;
 }
 
-static void stop_thread(struct nic *nic)
+void nic_wake(const struct nic *nic)
 {
 	uint64_t one = 1;
 
+	if (write(nic->wake_fd, &one, sizeof(one)) < 0)
+		log_line(LOG_ERROR, "%s: its thread cannot be woken (%d)", nic->place.name, errno);
+}
+
+static void stop_thread(struct nic *nic)
+{
 	if (!nic->running)
 		return;
 	atomic_store(&nic->closing, true);
-	if (write(nic->wake_fd, &one, sizeof(one)) < 0)
-		log_line(LOG_ERROR, "%s: its thread cannot be woken (%d)", nic->place.name, errno);
+	nic_wake(nic);
 	pthread_join(nic->thread, NULL);
 }
 
@@ -426,6 +442,7 @@ static void nic_close(struct nic *nic)
 		close(nic->sleep_fd);
 	if (nic->wake_fd >= 0)
 		close(nic->wake_fd);
+	pthread_mutex_destroy(&nic->kept_lock);
 	pthread_mutex_destroy(&nic->lock);
 	mem_free(nic);
 }
@@ -459,6 +476,7 @@ static int nic_open(const struct verbs_api *api, const struct verbs_place *place
 	nic->place = *place;
 	nic->wake_fd = nic->sleep_fd = -1;
 	pthread_mutex_init(&nic->lock, NULL);
+	pthread_mutex_init(&nic->kept_lock, NULL);
 	rc = nic_start(nic);
 	if (!rc) {
 		*out = nic;

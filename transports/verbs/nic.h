@@ -42,6 +42,10 @@ struct nic {
 	_Atomic bool closing;
 	struct cache *cache; /* cache.h; NULL: none */
 
+	pthread_mutex_t kept_lock; /* guards these; nothing else is taken under it */
+	struct region *kept;	   /* memory.h: retired, the oldest first */
+	size_t kept_bytes;
+
 	/* Counts up when something has come; those who sleep on it. */
 	_Atomic uint32_t moved, sleepers;
 
@@ -107,6 +111,8 @@ void nic_drop(struct nic *nic);
 int nic_poll(struct nic *nic);
 /* Under the lock: something has come that no completion tells of. */
 void nic_stir(struct nic *nic);
+/* The thread looks after what it has to do in time. */
+void nic_wake(const struct nic *nic);
 /* Under the lock: polls, and has the thread wake with the next completion of any kind. */
 void nic_look_out(struct nic *nic);
 /* Under the lock: whether the port is down, by an event or by what it says now. */

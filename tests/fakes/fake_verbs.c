@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "fake_wire.h"
@@ -107,15 +106,12 @@ void fake_verbs_hold(int hold)
 
 void fake_verbs_tell(int device, uint32_t type)
 {
-	uint64_t one = 1;
-
 	pthread_mutex_lock(&wire.lock);
 	wire.event = type;
 	for (int i = 0; i < FAKE_CONTEXTS; i++)
 		if (wire.contexts[i] &&
-			(device < 0 || wire.contexts[i]->device == &devices[device]) &&
-			write(wire.contexts[i]->async_fd, &one, sizeof(one)) < 0)
-			abort();
+			(device < 0 || wire.contexts[i]->pub.device == &devices[device]))
+			fake_wake(&wire.contexts[i]->waker);
 	pthread_mutex_unlock(&wire.lock);
 }
 
@@ -309,22 +305,24 @@ static int checked_recv(struct verbs_qp *qp, struct verbs_recv *wr, struct verbs
 
 struct verbs_ctx *ibv_open_device(struct verbs_device *device)
 {
+	struct fake_ctx *made;
 	struct verbs_ctx *ctx;
 	int i = 0;
 
 	if (refused())
 		return NULL;
-	ctx = fake_make(sizeof(*ctx));
+	made = fake_make(sizeof(*made));
+	ctx = &made->pub;
 	ctx->device = device;
 	ctx->ops.poll_cq = checked_poll;
 	ctx->ops.req_notify_cq = checked_notify;
 	ctx->ops.post_send = checked_send;
 	ctx->ops.post_recv = checked_recv;
-	ctx->async_fd = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE);
+	ctx->async_fd = fake_waker_open(&made->waker);
 	pthread_mutex_lock(&wire.lock);
 	while (wire.contexts[i])
 		i++;
-	wire.contexts[i] = ctx;
+	wire.contexts[i] = made;
 	pthread_mutex_unlock(&wire.lock);
 	wire_start();
 	return ctx;
@@ -332,12 +330,13 @@ struct verbs_ctx *ibv_open_device(struct verbs_device *device)
 
 int ibv_close_device(struct verbs_ctx *ctx)
 {
+	struct fake_ctx *made = (struct fake_ctx *)ctx;
 	int i = 0;
 
 	wire_stop();
-	close(ctx->async_fd);
 	pthread_mutex_lock(&wire.lock);
-	while (wire.contexts[i] != ctx)
+	fake_waker_close(&made->waker, ctx->async_fd);
+	while (wire.contexts[i] != made)
 		i++;
 	wire.contexts[i] = NULL;
 	fake_unmake(ctx);
@@ -405,18 +404,24 @@ int _ibv_query_gid_ex(struct verbs_ctx *ctx, uint32_t port, uint32_t index,
 
 struct verbs_channel *ibv_create_comp_channel(struct verbs_ctx *ctx)
 {
-	struct verbs_channel *channel = refused() ? NULL : fake_make(sizeof(*channel));
+	struct fake_channel *channel = refused() ? NULL : fake_make(sizeof(*channel));
 
 	if (!channel)
 		return NULL;
-	channel->context = ctx;
-	channel->fd = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE);
-	return channel;
+	channel->pub.context = ctx;
+	channel->pub.fd = fake_waker_open(&channel->waker);
+	pthread_mutex_lock(&wire.lock);
+	((struct fake_ctx *)ctx)->channel = channel;
+	pthread_mutex_unlock(&wire.lock);
+	return &channel->pub;
 }
 
 int ibv_destroy_comp_channel(struct verbs_channel *channel)
 {
-	close(channel->fd);
+	pthread_mutex_lock(&wire.lock);
+	((struct fake_ctx *)channel->context)->channel = NULL;
+	fake_waker_close(&((struct fake_channel *)channel)->waker, channel->fd);
+	pthread_mutex_unlock(&wire.lock);
 	return drop(channel);
 }
 

@@ -32,6 +32,9 @@ void fake_verbs_congest(int device);
 /* The devices, or one of them, tell of an event: of their second port, or of a connection. */
 void fake_verbs_event(uint32_t type);
 void fake_verbs_tell(int device, uint32_t type);
+/* The devices are gone, with what tells of events and completions, if SPMT_FAKE_UNPLUG was set when they were opened; what is opened from now
+   on is not concerned. */
+void fake_verbs_unplug(void);
 /* What a device says of its second port from now on; no event tells of it. */
 void fake_verbs_port(int device, int down);
 /* A datagram from nobody to all that take hellos; returns how many had room for it. */

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -20,15 +19,13 @@
 static void complete(struct verbs_cq *pub, const struct verbs_wc *wc, bool solicited)
 {
 	struct fake_cq *cq = (struct fake_cq *)pub;
-	uint64_t one = 1;
 
 	if (cq->tail - cq->head >= (uint32_t)pub->cqe)
 		abort(); /* a device would lose it, and the queue */
 	cq->ring[cq->tail++ % (uint32_t)pub->cqe] = *wc;
 	if (cq->armed == 2 || (cq->armed == 1 && (solicited || wc->status))) {
 		cq->armed = 0;
-		if (syscall(SYS_write, pub->channel->fd, &one, sizeof(one)) < 0)
-			abort(); /* it is no cancellation point, as an interrupt is none */
+		fake_wake(&((struct fake_channel *)pub->channel)->waker);
 	}
 }
 

@@ -21,6 +21,22 @@ struct verbs_pd {
 	int users;
 };
 
+/* What tells the library of something: an eventfd, or a pipe (SPMT_FAKE_UNPLUG), whose other end can go. */
+struct fake_waker {
+	int other; /* where it is told; -1: it has gone */
+};
+
+struct fake_ctx {
+	struct verbs_ctx pub;
+	struct fake_waker waker;
+	struct fake_channel *channel; /* the last made; NULL: none */
+};
+
+struct fake_channel {
+	struct verbs_channel pub;
+	struct fake_waker waker;
+};
+
 struct fake_mr {
 	struct verbs_mr pub;
 	int access;
@@ -79,7 +95,7 @@ struct fake_wire {
 	struct fake_fault calls, works, named;
 	char name[64]; /* of the call that `named` counts */
 	uint32_t status, event, keys, numbers, inline_most;
-	struct verbs_ctx *contexts[FAKE_CONTEXTS];
+	struct fake_ctx *contexts[FAKE_CONTEXTS];
 	struct fake_mr *regions[FAKE_REGIONS];
 	struct fake_qp *pairs[FAKE_PAIRS];
 	unsigned char overheard[256]; /* the last datagram */
@@ -110,7 +126,12 @@ uint64_t fake_registered(void);
 /* The result of a call that gives something back. */
 int fake_dropped(const char *call);
 
+/* The descriptor that the library sleeps on. */
+int fake_waker_open(struct fake_waker *waker);
+
 /* Under the lock. */
+void fake_waker_close(struct fake_waker *waker, int fd);
+void fake_wake(const struct fake_waker *waker);
 bool fake_fires(struct fake_fault *fault);
 bool pair_round(struct fake_qp *qp);
 const char *pair_source(const struct fake_qp *qp);

@@ -196,6 +196,10 @@ struct pairing *pairing_get(struct nic *nic, uint32_t own, const struct rank_nic
 	for (int i = 0; i < nic->nconns; i++)
 		if (pairing_is(nic->conns[i], own, peer, nth))
 			return nic->conns[i];
+	if (atomic_load(&nic->gone)) {
+		fail(-EIO, "%s port %d: the device is gone", nic->place.name, nic->place.port);
+		return NULL;
+	}
 	if (conns_grow(nic))
 		return NULL;
 	c = mem_calloc(1, sizeof(*c));

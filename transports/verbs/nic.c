@@ -245,20 +245,44 @@ static void event_heed(struct nic *nic, const struct verbs_event *event)
 	}
 }
 
-/* Something is wrong with the device, its port, or one of its queues. */
-static void nic_event(struct nic *nic)
+/* Something is wrong with the device, its port, or one of its queues. False: nothing is told. */
+static bool nic_event(struct nic *nic)
 {
 	struct verbs_event event = { .event_type = 0 };
 
 	if (nic->api->get_async_event(nic->place.ctx, &event))
-		return;
+		return false;
 	/* ibv_destroy_qp waits for it, and may be called under the lock; the queue pair is looked for, as it may be gone by then */
 	nic->api->ack_async_event(&event);
 	pthread_mutex_lock(&nic->lock);
 	event_heed(nic, &event);
+	nic_stir(nic);
 	pthread_mutex_unlock(&nic->lock);
-	atomic_fetch_add_explicit(&nic->moved, 1, memory_order_release);
-	futex_wake_all(&nic->moved);
+	return true;
+}
+
+static bool nic_completion(struct nic *nic)
+{
+	struct verbs_cq *cq;
+	void *user;
+
+	if (nic->api->get_cq_event(nic->channel, &cq, &user))
+		return false;
+	nic->api->ack_cq_events(cq, 1);
+	return true;
+}
+
+/* The kernel has taken the device away: its descriptors end, and would wake the thread for ever. */
+static void nic_gone(struct nic *nic, int fd)
+{
+	epoll_ctl(nic->sleep_fd, EPOLL_CTL_DEL, fd, NULL);
+	if (atomic_exchange(&nic->gone, true))
+		return;
+	log_line(LOG_ERROR, "%s port %d: the device is gone", nic->place.name, nic->place.port);
+	pthread_mutex_lock(&nic->lock);
+	conns_fail(nic, -EIO, "the device is gone");
+	nic_stir(nic);
+	pthread_mutex_unlock(&nic->lock);
 }
 
 /* Whoever woke it has something for its next look. */
@@ -275,17 +299,20 @@ static void nic_block(struct nic *nic, int most_ms)
 {
 	struct epoll_event events[NIC_WAKERS];
 	int n = epoll_wait(nic->sleep_fd, events, NIC_WAKERS, most_ms);
-	struct verbs_cq *cq;
-	void *user;
 
 	for (int i = 0; i < n; i++) {
-		if (events[i].data.fd == nic->place.ctx->async_fd)
-			nic_event(nic);
-		else if (events[i].data.fd == nic->wake_fd)
+		int fd = events[i].data.fd;
+		bool told = true;
+
+		if (fd == nic->place.ctx->async_fd)
+			told = nic_event(nic);
+		else if (fd == nic->channel->fd)
+			told = nic_completion(nic);
+		else
 			nic_woken(nic);
-		else if (events[i].data.fd == nic->channel->fd &&
-			!nic->api->get_cq_event(nic->channel, &cq, &user))
-			nic->api->ack_cq_events(cq, 1);
+		/* what was told before the end comes first; a call that fails once is made again */
+		if (!told && events[i].events & (EPOLLERR | EPOLLHUP))
+			nic_gone(nic, fd);
 	}
 }
 
@@ -296,7 +323,7 @@ static int nic_serve(struct nic *nic, bool arm, int *most_ms)
 
 	pthread_mutex_lock(&nic->lock);
 	*most_ms = -1;
-	if (arm && nic_arm(nic, !nic->owing && !stage_serves(nic)))
+	if (arm && !atomic_load(&nic->gone) && nic_arm(nic, !nic->owing && !stage_serves(nic)))
 		*most_ms = UNARMED_MS;
 	n = nic_poll(nic);
 	pthread_mutex_unlock(&nic->lock);
@@ -493,7 +520,10 @@ static int nic_share(struct verbs_state *state, struct verbs_place *place, struc
 	struct nic *nic = state->nics;
 	int rc;
 
-	while (nic && (strcmp(nic->place.name, place->name) || nic->place.port != place->port))
+	/* one that has gone may be there again, as another one */
+	while (nic &&
+		(strcmp(nic->place.name, place->name) || nic->place.port != place->port ||
+			atomic_load(&nic->gone)))
 		nic = nic->next;
 	if (nic) {
 		state->api.close_device(place->ctx);

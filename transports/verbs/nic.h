@@ -40,6 +40,7 @@ struct nic {
 	bool running;
 	int wake_fd, sleep_fd; /* the thread sleeps on the second */
 	_Atomic bool closing;
+	_Atomic bool gone;   /* the device is, and tells of nothing any more */
 	struct cache *cache; /* cache.h; NULL: none */
 
 	pthread_mutex_t kept_lock; /* guards these; nothing else is taken under it */

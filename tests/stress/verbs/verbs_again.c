@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A connection that has failed: worlds that have it are told so for as long as they are, in every way of moving data, also by comms that
- * were split from them later. A world that begins behind the failure has another one, while the first ones are still there. Two ranks
- * as threads, over the stand-in for libibverbs, each with a device of its own; verbs_processes.c has it between processes.
+ * were split from them later. A world that begins behind the failure has another one, while the first ones are still there; likewise where
+ * the devices are gone. Two ranks as threads, over the stand-in for libibverbs, each with a device of its own; verbs_processes.c has it between processes.
  */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -17,13 +17,15 @@
 
 #define FATAL "a status of the stand-in's (verbs status 19, vendor's 0)"
 
-enum { RANKS = 2, WORLDS = 4, BLOCK = 4096 };
+enum { RANKS = 2, WORLDS = 4, BLOCK = 4096, NAP_MS = 100, CALLS = 4 };
 
 static struct {
 	__typeof__(&fake_verbs_break) break_work;
 	__typeof__(&fake_verbs_hold) hold;
 	__typeof__(&fake_verbs_joined) joined;
 	__typeof__(&fake_verbs_live) live;
+	__typeof__(&fake_verbs_unplug) unplug;
+	__typeof__(&fake_verbs_fail_named) count;
 } fake;
 
 static spmt_uid uids[WORLDS];
@@ -189,11 +191,65 @@ static int ends_with_a_comm(void)
 	return 0;
 }
 
+/* ---- devices that are gone --------------------------------------------------------------------- */
+
+/* Nobody looks again and again at what tells of nothing more. */
+static int rests(const char *call)
+{
+	uint64_t calls;
+
+	fake.count(call, 0);
+	sleep_ms(NAP_MS);
+	calls = fake.count("", 0);
+	if (calls > CALLS)
+		return ranks_fail("%s: %llu calls", call, (unsigned long long)calls);
+	return 0;
+}
+
+/* The world has no more moves; one that begins then opens what is there by then. */
+static int gone_rank(int rank, void *arg)
+{
+	struct place w[2];
+
+	(void)arg;
+	TRY(enter(rank, 0, &w[0]));
+	TRY(moves(&w[0], 1));
+	if (!rank) {
+		fake.unplug();
+		TRY(rests("ibv_get_async_event"));
+		TRY(rests("ibv_get_cq_event"));
+		TRY(rests("checked_notify"));
+		REQUIRE_EQ(spmt_put(w[0].comm, w[0].words, w[0].words + 1, 8, 1), -EIO);
+		REQUIRE_SAYS("fake0 port 2 to fake1 port 2: the device is gone");
+		REQUIRE_EQ(spmt_get(w[0].comm, w[0].words, w[0].words + 1, 8, 1), -EIO);
+	}
+	REQUIRE_OK(spmt_sync(w[0].comm));
+	TRY(enter(rank, 1, &w[1]));
+	TRY(moves(&w[1], 2));
+	spmt_finalize(w[0].comm);
+	return spmt_finalize(w[1].comm);
+}
+
+static int gone(void)
+{
+	int rc;
+
+	for (int i = 0; i < 2; i++)
+		REQUIRE_OK(spmt_uid_create(&uids[i]));
+	setenv("SPMT_FAKE_UNPLUG", "1", 1);
+	rc = ranks_threads(RANKS, gone_rank, NULL);
+	unsetenv("SPMT_FAKE_UNPLUG");
+	TRY(rc);
+	REQUIRE_EQ(fake.live(), 0);
+	return 0;
+}
+
 int main(void)
 {
 	static const struct test_case cases[] = {
 		{ "worlds with a connection that failed, and worlds behind them", again },
 		{ "a connection that ends with a broken comm", ends_with_a_comm },
+		{ "devices that are gone, and worlds behind that", gone },
 		{ "once more, by ports that are opened anew", again },
 	};
 	static const char path[] = FAKES "/fake-verbs.so";
@@ -210,5 +266,7 @@ int main(void)
 	FIND(hold, fake_verbs_hold);
 	FIND(joined, fake_verbs_joined);
 	FIND(live, fake_verbs_live);
+	FIND(unplug, fake_verbs_unplug);
+	FIND(count, fake_verbs_fail_named);
 	return tap_run(cases, sizeof(cases) / sizeof(cases[0]));
 }

@@ -120,7 +120,7 @@ static int messages_make(struct pairing *c)
 {
 	struct nic *nic = c->nic;
 
-	c->messages = mem_aligned(4096, ASK_ROOM);
+	c->messages = process_pages(ASK_ROOM); /* as own_open of memory.c */
 	if (!c->messages)
 		return fail(-ENOMEM, "%s: out of memory for messages", nic->place.name);
 	c->mr = mr_make(nic, c->messages, ASK_ROOM, VERBS_ACCESS_LOCAL_WRITE);
@@ -161,7 +161,7 @@ static void pairing_free(struct pairing *c)
 		rc |= nic->api->dereg_mr(c->mr);
 	if (rc)
 		log_line(LOG_ERROR, "%s: a connection is not given back (%d)", nic->place.name, rc);
-	mem_free(c->messages);
+	process_pages_free(c->messages, ASK_ROOM);
 	mem_free(c);
 }
 

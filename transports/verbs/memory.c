@@ -15,7 +15,6 @@
 #include "src/base/status.h"
 #include "stage.h"
 
-#define PAGE 4096
 #define KEPT_NS \
 	15000000000ll /* for peers: they give moves of a broken world ten seconds (mover.c) */
 #define ACCESS_ALL (VERBS_ACCESS_LOCAL_WRITE | VERBS_ACCESS_REMOTE_WRITE | VERBS_ACCESS_REMOTE_READ)
@@ -124,9 +123,11 @@ struct verbs_mr *mr_make(struct nic *nic, void *base, size_t size, int access)
 	return mr;
 }
 
+/* In pages that a fork leaves alone: where the kernel has a child share pinned ones, the next write of this process would go to a copy, and the
+   device would keep the old one. */
 static int own_open(struct nic *nic, size_t size, int access, char **at, struct verbs_mr **mr)
 {
-	*at = mem_aligned(PAGE, size);
+	*at = process_pages(size);
 	if (!*at)
 		return fail(
 			-ENOMEM, "%s: no memory for %zu bytes of buffers", nic->place.name, size);
@@ -171,8 +172,8 @@ void memory_close(struct nic *nic)
 	kept_shed(nic, 0);
 	mr_drop(nic, nic->bounce);
 	mr_drop(nic, nic->words);
-	mem_free(nic->chunks);
-	mem_free(nic->hellos);
+	process_pages_free(nic->chunks, NIC_CHUNKS * NIC_CHUNK);
+	process_pages_free(nic->hellos, HELLO_BYTES);
 }
 
 /* ---- registering ------------------------------------------------------------------------------ */

@@ -30,7 +30,7 @@ void memory_close(struct nic *nic);
 /* NULL: errno says why. At a limit it gives up what caches hold, and tries again. */
 struct verbs_mr *mr_make(struct nic *nic, void *base, size_t size, int access);
 
-/* Chunks that peers who are told their key may write to and read. */
+/* Chunks that peers who are told their key may write to and read; at: of process_pages. */
 int chunks_open(struct nic *nic, size_t size, char **at, struct verbs_mr **mr);
 
 /* With the port alone: the cause is in errno where r->mr stays NULL, and the sentence as it was. */

@@ -191,7 +191,7 @@ static void stager_free(struct nic *nic, struct stager *st)
 	if (rc)
 		log_line(LOG_ERROR, "%s: ibv_dereg_mr: %d", nic->place.name, rc);
 	pthread_cond_destroy(&st->changed);
-	mem_free(st->chunks);
+	process_pages_free(st->chunks, STAGE_CHUNKS * NIC_CHUNK);
 	mem_free(st);
 }
 

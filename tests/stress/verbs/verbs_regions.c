@@ -1,20 +1,26 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A buffer that two comms use: one has registered it, moves of the other are in flight from or to it when the first one deregisters it.
- * They end well, and the device knows the buffer until then, not longer. Two ranks as threads, over the stand-in for libibverbs, each
- * with a device of its own.
+ * They end well, and the device knows the buffer until then, not longer. What ports have registered of their own is no child's. Two ranks
+ * as threads, over the stand-in for libibverbs, each with a device of its own.
  */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include "spmt/comm/comm.h"
 #include "tests/fakes/fake_verbs.h"
 #include "tests/lib/ranks.h"
 #include "tests/lib/tap.h"
 #include "tests/lib/transports/bytes.h"
+#include "transports/verbs/ask.h"
+#include "transports/verbs/hello.h"
+#include "transports/verbs/map.h"
 
-enum { RANKS = 2, SIZE = 1 << 20, PIECES = 4, PIECE = SIZE / PIECES, SALT = 7 };
+enum { RANKS = 2, SIZE = 1 << 20, PIECES = 4, PIECE = SIZE / PIECES, SALT = 7, BOUNCED = 4096 };
 
 static struct {
 	__typeof__(&fake_verbs_break) break_work;
@@ -112,12 +118,65 @@ static int puts_that_fail(void)
 	return play(&(struct scene){ .status = VERBS_WC_REM_ACCESS_ERR });
 }
 
+/* ---- the port's own --------------------------------------------------------------------------- */
+
+static bool is_zeros(const char *at, size_t n)
+{
+	return !at[0] && !memcmp(at, at + 1, n - 1);
+}
+
+/* A child shares none of it, not even until the next write: on kernels that do not copy pinned pages in fork(), that write would part the
+   port from what its device has. */
+static int apart_from_children(const char *at, size_t n)
+{
+	int status;
+	pid_t pid;
+
+	REQUIRE(!is_zeros(at, n));
+	pid = fork();
+	if (!pid)
+		_exit(!is_zeros(at, n));
+	REQUIRE(pid > 0);
+	REQUIRE_EQ(waitpid(pid, &status, 0), pid);
+	REQUIRE_EQ(status, 0);
+	return 0;
+}
+
+static int forks_rank(spmt_comm *comm, void *arg)
+{
+	static char bytes[BOUNCED];
+	uint64_t *words;
+	struct nic *nic;
+
+	(void)arg;
+	REQUIRE_OK(spmt_calloc(comm, BOUNCED / sizeof(*words), sizeof(*words), (void **)&words));
+	if (!spmt_rank(comm)) {
+		memset(bytes, SALT, sizeof(bytes));
+		REQUIRE_OK(spmt_put(comm, words, bytes, sizeof(bytes), 1));
+		REQUIRE_OK(spmt_signal(comm, words, 1, SPMT_SIGNAL_ADD, 1));
+		REQUIRE_OK(spmt_quiet(comm));
+		nic = comm->slot->rdma->nic;
+		TRY(apart_from_children(nic->chunks, NIC_CHUNKS * NIC_CHUNK));
+		TRY(apart_from_children(nic->hellos, HELLO_BYTES));
+		TRY(apart_from_children(nic->conns[0]->messages, ASK_ROOM));
+	}
+	return spmt_barrier(comm);
+}
+
+static int forks(void)
+{
+	TRY(ranks_run(RANKS, NULL, forks_rank, NULL));
+	REQUIRE_EQ(fake.live(), 0);
+	return 0;
+}
+
 int main(void)
 {
 	static const struct test_case cases[] = {
 		{ "puts from a buffer that another comm deregisters", puts_in_flight },
 		{ "gets to it", gets_in_flight },
 		{ "puts that fail", puts_that_fail },
+		{ "the port's own memory and forked children", forks },
 	};
 	static const char path[] = FAKES "/fake-verbs.so";
 	void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);

@@ -9,7 +9,7 @@ sed -n 's/^test \([^ ]*\).*/\1/p' tests/mutations | sort -u | while read -r name
 done >"$scratch/missing"
 nothing_in 'the test of every mutation is there' "$(cat "$scratch/missing")"
 sed -n 's/^test [^ ]* \(.*\)/\1/p' tests/mutations | sort -u | while read -r filter; do
-	grep -rqE "^Test\(${filter%%/*}, ${filter#*/}[,)]" tests || echo "there is no test $filter"
+	grep -rqE "^Test\(${filter%%/*}, ${filter#*/}[,)]|^ParameterizedTest\([^,]*, ${filter%%/*}, ${filter#*/}[,)]" tests || echo "there is no test $filter"
 done >"$scratch/missing"
 nothing_in 'and so is the one that its filter names' "$(cat "$scratch/missing")"
 plan

@@ -239,7 +239,8 @@ struct spmt_bootstrap {
  *             p * k .. p * k + k - 1, and each of them calls spmt_init. Anything else is -EINVAL.
  *   worlds    as many as are wanted. Every process calls spmt_init for the same worlds in the same
  *             order, including calls that fail, except those whose attr is NULL or has an invalid size; each of a process's k ranks calls once per world.
- *             Where their nranks give several k, the smallest counts, so one that passes too few leaves its process a world ahead;
+ *             Where their nranks give several k, the smallest counts, so one that passes too few leaves its process a world ahead, and so does one
+ *             that with what it passes has the place of another rank;
  *             an nranks that gives no k counts as that of the process's next call that gives one.
  *   devices   device -1: k devices a process, by the order of the processes on the node, no wrap. A
  *             process that sees exactly k devices is taken to have them for itself, since launchers

@@ -31,14 +31,18 @@ struct object *exclusive_take(struct object *object, const char *call)
 	return object;
 }
 
+/* Another thread may have ended the comm meanwhile, where it is broken, and its head be another's, who is not alone: what counts is
+   what was taken. */
 void exclusive_give(struct object *object)
 {
+	uintptr_t self = exclusive_self();
+
 	if (object->looks.trace)
 		trace_end(object);
-	if (!object->looks.alone)
+	if (atomic_load(&object->owner) != self)
 		return;
 	atomic_store(&object->owner_call, NULL);
-	atomic_store(&object->owner, 0);
+	atomic_compare_exchange_strong(&object->owner, &self, 0);
 }
 
 struct object *exclusive_note(struct object *object, const char *call)

@@ -40,6 +40,7 @@ void *object_take(struct object_pool *pool, size_t size)
 	if (!p)
 		return NULL;
 	p->next = NULL;
+	atomic_store(&p->owner, 0); /* a call on what was here may still be leaving it */
 	memset((char *)p + sizeof(*p), 0, size - sizeof(*p));
 	atomic_store_explicit(&p->state, OBJECT_BUSY, memory_order_release);
 	return p;

@@ -170,13 +170,8 @@ static bool has_multicast(spmt_comm *comm)
 	return has;
 }
 
-int spmt_query(spmt_comm *comm, enum spmt_cap cap, int64_t *value)
+static int query(spmt_comm *comm, enum spmt_cap cap, int64_t *value)
 {
-	TRACED(comm, __func__);
-	int rc = comm_enter_any(comm, "spmt_query");
-
-	if (rc)
-		return rc;
 	if (!value)
 		return fail_call(-EINVAL, "spmt_query", "rank %d: value is NULL", comm->rank);
 	switch (cap) {
@@ -216,6 +211,18 @@ int spmt_query(spmt_comm *comm, enum spmt_cap cap, int64_t *value)
 	}
 	return fail_call(
 		-EINVAL, "spmt_query", "rank %d: unknown capability %d", comm->rank, (int)cap);
+}
+
+int spmt_query(spmt_comm *comm, enum spmt_cap cap, int64_t *value)
+{
+	TRACED(comm, __func__);
+	int rc = comm_visit(comm, "spmt_query");
+
+	if (rc)
+		return rc;
+	rc = query(comm, cap, value);
+	comm_left(comm);
+	return rc;
 }
 
 int spmt_device_count(const char *backend, int *count)

@@ -80,11 +80,24 @@ static int watch_range(const struct watch *w)
 	return 0;
 }
 
+/* From open on the comm stays: who waits in a loop sees its end by -EBADF, wherever in the loop it is. */
+#define WATCH(w) struct watch w __attribute__((cleanup(watch_close))) = { .comm = NULL }
+
+static void watch_close(struct watch *w)
+{
+	if (w->comm)
+		comm_left(w->comm);
+}
+
 static int watch_open(
 	struct watch *w, spmt_comm *comm, const struct call *call, const struct words *words)
 {
-	int rc = comm_enter(comm, call->name);
+	int rc = comm_visit(comm, call->name);
 
+	if (rc)
+		return rc;
+	w->comm = comm;
+	rc = comm_enter(comm, call->name);
 	if (rc)
 		return rc;
 	*w = (struct watch){ .comm = comm,
@@ -229,16 +242,12 @@ static int watch_wait(struct watch *w, int (*look)(struct watch *, struct found 
 
 	if (done)
 		return done < 0 ? done : 0;
-	rc = comm_visit(w->comm, w->call->name);
-	if (rc)
-		return rc;
 	do
 		rc = watch_pause(w, &pause);
 	while (!rc && !(done = look(w, f)));
 	wait_end(w->comm, &pause);
 	if (rc == SPMT_ERR_TIMEOUT && done == 0 && atomic_load(&w->comm->control->stop) == 0)
 		rc = timed_out(w);
-	comm_left(w->comm);
 	return done < 0 ? done : rc;
 }
 
@@ -253,7 +262,7 @@ static int need_output(const struct watch *w, const char *name, const void *outp
 
 static int wait_all(spmt_comm *comm, const struct call *call, const struct words *words)
 {
-	struct watch w;
+	WATCH(w);
 	int rc = watch_open(&w, comm, call, words);
 
 	return rc ? rc : watch_wait(&w, look_all, NULL);
@@ -262,7 +271,7 @@ static int wait_all(spmt_comm *comm, const struct call *call, const struct words
 static int test_all(
 	spmt_comm *comm, const struct call *call, const struct words *words, int *result)
 {
-	struct watch w;
+	WATCH(w);
 	int rc = watch_open(&w, comm, call, words);
 
 	if (!rc)
@@ -279,7 +288,7 @@ static int test_all(
 static int find_any(spmt_comm *comm, const struct call *call, const struct words *words,
 	size_t *index, bool waits)
 {
-	struct watch w;
+	WATCH(w);
 	struct found f = { .index = SIZE_MAX };
 	int rc = watch_open(&w, comm, call, words);
 
@@ -298,7 +307,7 @@ static int find_any(spmt_comm *comm, const struct call *call, const struct words
 static int find_some(spmt_comm *comm, const struct call *call, const struct words *words,
 	struct found *f, size_t *found, bool waits)
 {
-	struct watch w;
+	WATCH(w);
 	int rc = watch_open(&w, comm, call, words);
 
 	if (!rc)
@@ -397,7 +406,7 @@ int spmt_signal_fetch(spmt_comm *comm, const uint64_t *sig, uint64_t *val)
 {
 	static const struct call call = { "spmt_signal_fetch", "sig", NULL };
 	EXCLUSIVE(comm, __func__);
-	struct watch w;
+	WATCH(w);
 	uint64_t zero = 0;
 	const struct words words = { SPMT_TYPE_U64, sig, 1, NULL, SPMT_CMP_EQ, &zero };
 	int rc = watch_open(&w, comm, &call, &words);
@@ -428,7 +437,7 @@ int spmt_signal_wait(
 {
 	static const struct call call = { "spmt_signal_wait", "sig", NULL };
 	EXCLUSIVE(comm, __func__);
-	struct watch w;
+	WATCH(w);
 	struct found f = { .value = 0 };
 	const struct words words = { SPMT_TYPE_U64, sig, 1, NULL, cmp, &val };
 	int rc = watch_open(&w, comm, &call, &words);

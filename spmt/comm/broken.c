@@ -199,16 +199,22 @@ void comm_inherit(const spmt_comm *comm)
 	const spmt_comm *parent = comm->parent;
 	struct cause cause;
 
-	if (parent && !comm->lane && atomic_load(&world->stop))
+	if (comm->lane)
+		comm_inherit_lanes(parent);
+	else if (parent && atomic_load(&world->stop))
 		world_cause(comm->world, world, 0, &cause);
-	if (!comm->lane)
-		return;
+}
+
+void comm_inherit_lanes(const spmt_comm *parent)
+{
+	struct cause cause;
+
 	comm_inherit(parent);
 	if (!comm_is_broken(parent))
 		return;
 	comm_look(parent);
 	comm_cause(parent, &cause);
-	lanes_break(comm->lane->all, parent->id, &cause);
+	lanes_break(atomic_load(&parent->world->lanes), parent->id, &cause);
 }
 
 void comm_break_lanes(const spmt_comm *comm, const struct cause *cause)

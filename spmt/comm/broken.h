@@ -28,6 +28,8 @@ int comm_spoiled(const spmt_comm *comm, const char *what);
 /* A lane breaks with its comm, a part with its world: also if that break is known already, but whoever broke it, perhaps in another process,
    has not got to its lanes or parts yet, or did not know of this one. No-op on a world's comm. */
 void comm_inherit(const spmt_comm *comm);
+/* The same for the lanes of a comm, none of which is looked at. */
+void comm_inherit_lanes(const spmt_comm *parent);
 /* The lanes of a comm that has just been broken: of this process, and those that others alone have. */
 void comm_break_lanes(const spmt_comm *comm, const struct cause *cause);
 /* The cause, for a rank whose comm is broken. */

@@ -335,7 +335,8 @@ int spmt_lane(spmt_comm *parent, uint64_t key, spmt_comm **out)
 		rc = comm_failed(parent, what, rc);
 	}
 	if (!rc) {
-		comm_inherit(comm); /* the parent may have broken before it knew of the lane */
+		/* it may have broken before it knew of the lane, which another thread may be ending */
+		comm_inherit_lanes(parent);
 		*out = comm;
 	}
 	comm_left(parent);

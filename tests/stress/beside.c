@@ -20,6 +20,7 @@ struct beside {
 	int times;
 	spmt_comm *comm;
 	spmt_stream streams[STREAMS];
+	uint64_t *word;
 	int done;	    /* calls that returned 0 */
 	_Atomic int called; /* functions of spmt_on_complete */
 	_Atomic int turn, there, left;
@@ -133,6 +134,14 @@ static int registers(struct beside *b, int nth)
 	return rc == -EEXIST ? spmt_stream_deregister(b->comm, stream) : rc;
 }
 
+static int queries(struct beside *b, int nth)
+{
+	static const enum spmt_cap caps[] = { SPMT_CAP_HEAP_SIZE, SPMT_CAP_STORE_THRESHOLD };
+	int64_t value;
+
+	return spmt_query(b->comm, caps[nth % 2], &value);
+}
+
 static int lane_side(int index, void *arg)
 {
 	struct beside *b = arg;
@@ -158,8 +167,8 @@ static int lane_side(int index, void *arg)
 
 static int lanes_end(int (*call)(struct beside *b, int nth))
 {
-	/* a function that is queued in the last moment is the rarest */
-	size_t often = call == completes ? 10 : 1;
+	/* a function that is queued in the last moment is rare, and calls that are over at once */
+	size_t often = call == completes ? 10 : call == queries ? 50 : 1;
 	struct beside b = { .call = call, .times = (int)test_count(40 * often, 5000 * often) };
 
 	return ranks_threads(2, lane_side, &b);
@@ -196,6 +205,35 @@ static int a_lane_and_streams(void)
 	return lanes_end(registers);
 }
 
+static int a_lane_and_queries(void)
+{
+	return lanes_end(queries);
+}
+
+/* Which one of them ends, and the other looks for, as it comes and goes. */
+static int found_side(int index, void *arg)
+{
+	spmt_comm *lane;
+
+	for (size_t i = 0; i < test_count(20000, 1000000); i++) {
+		REQUIRE_OK(spmt_lane(arg, 1, &lane));
+		if (!index)
+			REQUIRE_OK(spmt_finalize(lane));
+	}
+	return 0;
+}
+
+static int found_rank(spmt_comm *comm, void *arg)
+{
+	(void)arg;
+	return ranks_threads(2, found_side, comm);
+}
+
+static int a_lane_that_is_found(void)
+{
+	return ranks_run(1, NULL, found_rank, NULL);
+}
+
 /* ---- worlds ----------------------------------------------------------------------------------------- */
 
 static int syncs(struct beside *b, int nth)
@@ -211,6 +249,15 @@ static int shrinks(struct beside *b, int nth)
 
 	(void)nth;
 	return spmt_shrink(b->comm, &next, &rank, &nranks);
+}
+
+/* In a loop, for a word that holds in every other world. */
+static int waits(struct beside *b, int nth)
+{
+	const uint64_t one = 1;
+
+	(void)nth;
+	return spmt_wait_until(b->comm, SPMT_TYPE_U64, b->word, SPMT_CMP_EQ, &one);
 }
 
 /* The end has many lanes to claim before it comes to the world, whose new part it may have passed. */
@@ -246,6 +293,10 @@ static int world_side(int index, void *arg)
 			REQUIRE_OK(spmt_abort(b->comm, ABORTED));
 		if (b->call == splits)
 			TRY(many_lanes(b->comm));
+		if (b->call == waits) {
+			REQUIRE_OK(spmt_calloc(b->comm, 1, sizeof(*b->word), (void **)&b->word));
+			*b->word = (uint64_t)i % 2;
+		}
 		TRY(ends(b, i));
 	}
 	return 0;
@@ -253,7 +304,8 @@ static int world_side(int index, void *arg)
 
 static int worlds_end(int (*call)(struct beside *b, int nth))
 {
-	struct beside b = { .call = call, .times = (int)test_count(40, 3000) };
+	size_t often = call == waits ? 50 : 1;
+	struct beside b = { .call = call, .times = (int)test_count(40 * often, 3000 * often) };
 
 	return ranks_threads(2, world_side, &b);
 }
@@ -262,6 +314,11 @@ static int a_world_and_meetings(void)
 {
 	TRY(worlds_end(meets));
 	return worlds_end(syncs);
+}
+
+static int a_world_and_waits(void)
+{
+	return worlds_end(waits);
 }
 
 static int a_world_and_collectives(void)
@@ -390,7 +447,10 @@ int main(void)
 		{ "a lane ends beside functions that are queued", a_lane_and_functions },
 		{ "a lane ends beside ops that are made", a_lane_and_ops },
 		{ "a lane ends beside streams that are registered", a_lane_and_streams },
+		{ "a lane ends beside queries", a_lane_and_queries },
+		{ "a lane ends beside who looks for it", a_lane_that_is_found },
 		{ "a world ends beside meetings", a_world_and_meetings },
+		{ "a world ends beside waits", a_world_and_waits },
 		{ "a world ends beside collectives", a_world_and_collectives },
 		{ "a world ends beside parts that are made", a_world_and_splits },
 		{ "a broken world ends beside who shrinks it", a_world_and_shrink },

@@ -169,7 +169,7 @@ static int lanes_end(int (*call)(struct beside *b, int nth))
 {
 	/* a function that is queued in the last moment is rare, and calls that are over at once */
 	size_t often = call == completes ? 10 : call == queries ? 50 : 1;
-	struct beside b = { .call = call, .times = (int)test_count(40 * often, 5000 * often) };
+	struct beside b = { .call = call, .times = (int)test_count(40 * often, 2000 * often) };
 
 	return ranks_threads(2, lane_side, &b);
 }
@@ -305,7 +305,8 @@ static int world_side(int index, void *arg)
 static int worlds_end(int (*call)(struct beside *b, int nth))
 {
 	size_t often = call == waits ? 50 : 1;
-	struct beside b = { .call = call, .times = (int)test_count(40 * often, 3000 * often) };
+	struct beside b = { .call = call,
+		.times = (int)test_count(40 * often, 3000 + 100 * often) };
 
 	return ranks_threads(2, world_side, &b);
 }

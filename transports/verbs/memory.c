@@ -67,10 +67,10 @@ static bool kept_shed(struct nic *nic, size_t most)
 static void region_keep_for_peers(struct nic *nic, struct region *region)
 {
 	const struct env *env = env_loaded();
-	size_t most = env ? env->rdma_cache_size : 0;
+	size_t most = env ? env->rdma_cache_size : 0, size = region->size;
 	struct region **at = &nic->kept;
 
-	if (region->size > most) {
+	if (!most) {
 		region_free(nic, region);
 		return;
 	}
@@ -80,9 +80,9 @@ static void region_keep_for_peers(struct nic *nic, struct region *region)
 	while (*at)
 		at = &(*at)->next;
 	*at = region;
-	nic->kept_bytes += region->size;
+	nic->kept_bytes += size;
 	pthread_mutex_unlock(&nic->kept_lock);
-	kept_shed(nic, most);
+	kept_shed(nic, MAX_OF(most, size)); /* not itself: a heap may be larger */
 	nic_wake(nic);
 }
 

@@ -40,7 +40,7 @@ void region_unknow(struct nic *nic, struct region *r);
    is found. Its keys work on until moves in flight by them have ended: other comms may have the buffer, too. */
 int region_add(struct nic *nic, struct stage *stage, void *base, size_t size, struct region **out);
 void region_drop(struct nic *nic, struct region *region);
-/* The same, and for some seconds more peers may move bytes by its key: at most SPMT_RDMA_CACHE_SIZE bytes a port, and no longer than there
+/* The same, and for some seconds more peers may move bytes by its key: at most SPMT_RDMA_CACHE_SIZE bytes a port, or one that is larger, and no longer than there
    is room for other registrations. What is at its addresses from now on they do not reach. */
 void region_retire(struct nic *nic, struct region *region);
 /* Not under the lock: gives up what has been kept so long. Milliseconds until there is more of it; -1: there is none. */

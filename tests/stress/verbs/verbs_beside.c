@@ -27,9 +27,9 @@ struct wires {
 struct scene {
 	struct processes p;
 	_Atomic int *turn;
-	bool own;	  /* the put goes to a buffer of rank 1's */
-	const char *most; /* that a port keeps; NULL: as much as ever */
-	bool waits;	  /* until it keeps that no more */
+	bool own;   /* the put goes to a buffer of rank 1's */
+	bool none;  /* is kept; else one heap, which is larger than what may be */
+	bool waits; /* until it keeps that no more */
 };
 
 struct both {
@@ -58,7 +58,7 @@ static void until(const struct scene *s, int turn)
 
 static int sender_rank(const struct scene *s, const struct wires *wires, struct both *b)
 {
-	bool ends = s->own || s->most;
+	bool ends = s->own || s->none;
 
 	fill(b->block, MIB, LATE);
 	wires->hold(1);
@@ -106,10 +106,10 @@ static int leaver_rank(const struct scene *s, const struct wires *wires, struct 
 	REQUIRE_OK(spmt_abort(b->broken, -EPROTO));
 	spmt_finalize(b->broken);
 	/* the buffer's, and the heap's */
-	REQUIRE_EQ(wires->live(), before - (s->most ? 2 : 1));
+	REQUIRE_EQ(wires->live(), before - (s->none ? 2 : 1));
 	*s->turn = 2;
 	until(s, 3);
-	if (!s->own && !s->most)
+	if (!s->own && !s->none)
 		return filled_by("in the world beside", b->other, MIB, LATE);
 	return filled_by("a buffer that its user has back", b->own, MIB, OLD);
 }
@@ -141,14 +141,13 @@ static int scene_rank(int rank, void *arg)
 	int rc;
 
 	TRY(wires_find(&wires));
-	if (s->most)
-		setenv("SPMT_RDMA_CACHE_SIZE", s->most, 1);
+	setenv("SPMT_RDMA_CACHE_SIZE", s->none ? "0" : "1M", 1);
 	TRY(begin(rank, s, &b));
 	rc = rank ? leaver_rank(s, &wires, &b) : sender_rank(s, &wires, &b);
 	if (rc)
 		*s->turn = 3;
 	TRY(rc);
-	if (!s->own && !s->most)
+	if (!s->own && !s->none)
 		TRY(makes_room(&wires, &b, s->waits));
 	free(b.own);
 	spmt_finalize(b.whole);
@@ -174,9 +173,9 @@ static int to_a_buffer(void)
 	return play((struct scene){ .own = true });
 }
 
-static int too_large(void)
+static int not_kept(void)
 {
-	return play((struct scene){ .most = "1M" });
+	return play((struct scene){ .none = true });
 }
 
 static int for_long(void)
@@ -189,7 +188,7 @@ int main(void)
 	static const struct test_case cases[] = {
 		{ "a late put to a heap", to_a_heap },
 		{ "a late put to a user's buffer", to_a_buffer },
-		{ "a heap larger than what a port keeps", too_large },
+		{ "a heap where a port keeps none", not_kept },
 		{ "a heap that is kept for long enough", for_long },
 	};
 	char folder[] = "/tmp/spmt-wire.XXXXXX";

@@ -4,29 +4,15 @@
  * sizes, from registered memory and from other, atomics, signals; and everything that fails there: each call and each work request in
  * turn, lost and wrong datagrams, a device. Nobody hangs, the sentence names the port, nothing is left, and the next world works.
  */
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "tests/fakes/fake_verbs.h"
 #include "tests/lib/ranks.h"
 #include "tests/lib/tap.h"
 #include "tests/lib/transports/bytes.h"
+#include "tests/lib/transports/fake_nic.h"
 
 enum { RANKS = 4, BIG = 3 << 20, SWEPT = 2, CALLS_MOST = 400 };
-
-static struct {
-	__typeof__(&fake_verbs_fail) fail;
-	__typeof__(&fake_verbs_break) break_work;
-	__typeof__(&fake_verbs_lose) lose;
-	__typeof__(&fake_verbs_inline) inline_most;
-	__typeof__(&fake_verbs_event) event;
-	__typeof__(&fake_verbs_shout) shout;
-	__typeof__(&fake_verbs_joined) joined;
-	__typeof__(&fake_verbs_live) live;
-	__typeof__(&fake_verbs_hold) hold;
-	__typeof__(&fake_verbs_congest) congest;
-} fake;
 
 static const struct spmt_attr attr = { .heap_size = 8 << 20 };
 
@@ -569,28 +555,10 @@ int main(int argc, char **argv)
 		{ "a world that breaks over moves that the device has", broken_direct },
 		{ "parts that break over moves in flight", parts_break },
 	};
-	static const char path[] = FAKES "/fake-verbs.so";
-	void *library;
 
 	if (argc > 1)
 		setenv("SPMT_RDMA_LAZY", strcmp(argv[1], "eager") ? "1" : "0", 1);
-	setenv("SPMT_MAPS", "rdma", 1);
-	setenv("SPMT_VERBS_LIB", path, 1);
-	library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-	if (!library) {
-		fprintf(stderr, "%s\n", dlerror());
+	if (fake_nic(FAKES "/fake-verbs.so"))
 		return 1;
-	}
-#define FIND(field, symbol) *(void **)&fake.field = dlsym(library, #symbol)
-	FIND(fail, fake_verbs_fail);
-	FIND(break_work, fake_verbs_break);
-	FIND(lose, fake_verbs_lose);
-	FIND(inline_most, fake_verbs_inline);
-	FIND(event, fake_verbs_event);
-	FIND(shout, fake_verbs_shout);
-	FIND(joined, fake_verbs_joined);
-	FIND(live, fake_verbs_live);
-	FIND(hold, fake_verbs_hold);
-	FIND(congest, fake_verbs_congest);
 	return tap_run(cases, argc > 1 ? 2 : sizeof(cases) / sizeof(cases[0]));
 }

@@ -4,21 +4,15 @@
  * SPMT_RDMA_ATOMICS says, and all at once on the same words. A stand-in whose atomics are not atomic with the CPU's loses what the CPU
  * does in between, so that who mixes them is found out.
  */
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "tests/fakes/fake_verbs.h"
 #include "tests/lib/ranks.h"
 #include "tests/lib/tap.h"
+#include "tests/lib/transports/fake_nic.h"
 #include "transports/amo.h"
 
 enum { RANKS = 4 };
-
-static __typeof__(&fake_verbs_atomics) atomics_done;
-static __typeof__(&fake_verbs_prompt) prompt;
-static __typeof__(&fake_verbs_fail_named) count_calls;
-static __typeof__(&fake_verbs_live) live;
 
 struct mode {
 	const char *device; /* SPMT_FAKE_NIC_ATOMICS */
@@ -195,13 +189,13 @@ static int looks(spmt_comm *comm, void *arg)
 		REQUIRE_OK(spmt_atomic(
 			comm, SPMT_AMO_FETCH_ADD, SPMT_TYPE_U64, word, &one, NULL, &old, 1));
 		sleep_ms(50 * NAP_MS);
-		count_calls("checked_poll", 0);
+		fake.fail_named("checked_poll", 0);
 		for (uint64_t i = 1; i <= 1000; i++) {
 			REQUIRE_OK(spmt_atomic(comm, SPMT_AMO_FETCH_ADD, SPMT_TYPE_U64, word, &one,
 				NULL, &old, 1));
 			REQUIRE_EQ(old, i);
 		}
-		looked = count_calls("", 0);
+		looked = fake.fail_named("", 0);
 		if (looked < 1000 || looked > 1500)
 			return ranks_fail("%llu looks", (unsigned long long)looked);
 	}
@@ -218,17 +212,17 @@ static int in_mode(const struct mode *mode)
 		spmt_comm *, void *) = { ops_rank, at_once, in_order, beside_sleepers };
 
 	setenv("SPMT_FAKE_NIC_ATOMICS", mode->device, 1);
-	atomics_done();
+	fake.atomics();
 	for (size_t i = 0; i < sizeof(tests) / sizeof(tests[0]); i++)
 		TRY(ranks_run(i ? RANKS : 2, NULL, tests[i], (void *)(uintptr_t)mode));
-	prompt(1);
+	fake.prompt(1);
 	for (size_t i = 0; i < sizeof(tests) / sizeof(tests[0]); i++)
 		TRY(ranks_run(i ? RANKS : 2, NULL, tests[i], (void *)(uintptr_t)mode));
 	if (mode->native)
 		TRY(ranks_run(2, NULL, looks, NULL));
-	prompt(0);
-	REQUIRE_EQ(live(), 0);
-	REQUIRE((atomics_done() != 0) == mode->native);
+	fake.prompt(0);
+	REQUIRE_EQ(fake.live(), 0);
+	REQUIRE((fake.atomics() != 0) == mode->native);
 	return 0;
 }
 
@@ -256,22 +250,11 @@ int main(int argc, char **argv)
 		{ "devices whose atomics are apart from the CPU's", apart },
 		{ "devices whose atomics are atomic with the CPU's", with_the_cpu },
 	};
-	static const char path[] = FAKES "/fake-verbs.so";
-	void *library;
 
 	if (argc > 1)
 		wish = argv[1];
 	setenv("SPMT_RDMA_ATOMICS", wish, 1);
-	setenv("SPMT_MAPS", "rdma", 1);
-	setenv("SPMT_VERBS_LIB", path, 1);
-	library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-	if (!library) {
-		fprintf(stderr, "%s\n", dlerror());
+	if (fake_nic(FAKES "/fake-verbs.so"))
 		return 1;
-	}
-	*(void **)&atomics_done = dlsym(library, "fake_verbs_atomics");
-	*(void **)&prompt = dlsym(library, "fake_verbs_prompt");
-	*(void **)&count_calls = dlsym(library, "fake_verbs_fail_named");
-	*(void **)&live = dlsym(library, "fake_verbs_live");
 	return tap_run(cases, sizeof(cases) / sizeof(cases[0]));
 }

@@ -5,7 +5,6 @@
  * same addresses, limits of what may be registered, buffers in use that are to make room for others. What is moved is right in any
  * case; how often something is registered says that the cache is there. Trusted, it does move old pages: the test sees the difference.
  */
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -14,18 +13,12 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "tests/fakes/fake_verbs.h"
 #include "tests/lib/ranks.h"
 #include "tests/lib/tap.h"
 #include "tests/lib/transports/bytes.h"
+#include "tests/lib/transports/fake_nic.h"
 
 enum { RANKS = 2, MIB = 1 << 20, MANY = 300, SMALL = 64 << 10, KEPT = 256 };
-
-static struct {
-	__typeof__(&fake_verbs_limit) limit;
-	__typeof__(&fake_verbs_live) live;
-	__typeof__(&fake_verbs_hold) hold;
-} fake;
 
 static bool caches; /* in this mode, on this machine */
 static bool trusts; /* whether what is unmapped is found out */
@@ -489,9 +482,7 @@ int main(int argc, char **argv)
 		{ "moves in streams", in_streams },
 		{ "a cancellation that is pending", no_cancellation_point },
 	};
-	static const char path[] = FAKES "/fake-verbs.so";
 	const char *mode = argc > 1 ? argv[1] : "auto";
-	void *library;
 
 	trusts = !strcmp(mode, "trust");
 	caches = trusts || (!strcmp(mode, "auto") && frames_are_told());
@@ -503,14 +494,7 @@ int main(int argc, char **argv)
 	setenv("SPMT_MAPS", "rdma", 1);
 	if (argc > 2)
 		return tap_run(cases, 2);
-	setenv("SPMT_VERBS_LIB", path, 1);
-	library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-	if (!library) {
-		fprintf(stderr, "%s\n", dlerror());
+	if (fake_nic(FAKES "/fake-verbs.so"))
 		return 1;
-	}
-	*(void **)&fake.limit = dlsym(library, "fake_verbs_limit");
-	*(void **)&fake.live = dlsym(library, "fake_verbs_live");
-	*(void **)&fake.hold = dlsym(library, "fake_verbs_hold");
 	return tap_run(cases, sizeof(cases) / sizeof(cases[0]));
 }

@@ -3,23 +3,18 @@
  * Who listens in on the hellos by which queue pairs are joined, over the stand-in for libibverbs, learns no endpoint, and what that
  * one then says joins nothing and ends nothing: a hello again, changed in any byte, cut off, too long, or of an earlier world.
  */
-#include <dlfcn.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "src/base/process.h"
-#include "tests/fakes/fake_verbs.h"
 #include "tests/lib/ranks.h"
 #include "tests/lib/tap.h"
+#include "tests/lib/transports/fake_nic.h"
 #include "transports/verbs/nic.h"
 
 enum { RANKS = 2, MOST = 256, PORTS = 2 };
-
-static __typeof__(&fake_verbs_shout) shout;
-static __typeof__(&fake_verbs_overheard) overheard;
-static __typeof__(&fake_verbs_live) live;
 
 static const struct spmt_attr attr = { .size = sizeof(attr), .heap_size = 1 << 20 };
 static unsigned char hello[MOST], earlier[MOST]; /* of this world, of the one before */
@@ -61,7 +56,7 @@ static int say(const unsigned char *said, uint32_t n)
 {
 	int64_t end = process_now() + 60 * 1000000000ll;
 
-	while (shout(said, n) < PORTS) {
+	while (fake.shout(said, n) < PORTS) {
 		REQUIRE(process_now() < end);
 		sched_yield();
 	}
@@ -107,7 +102,7 @@ static int listens_in(spmt_comm *comm, void *arg)
 	REQUIRE_OK(spmt_calloc(comm, 1, sizeof(*word), (void **)&word));
 	TRY(moves(comm, word, 1));
 	if (!spmt_rank(comm)) {
-		hello_n = overheard(hello, MOST);
+		hello_n = fake.overheard(hello, MOST);
 		REQUIRE(hello_n > 64 && hello_n <= MOST);
 		REQUIRE_EQ(ports(&before), PORTS);
 		TRY(shows_nothing(hello, hello_n));
@@ -127,7 +122,7 @@ static int listens_in(spmt_comm *comm, void *arg)
 static int in_one_world(void)
 {
 	TRY(ranks_run(RANKS, &attr, listens_in, NULL));
-	REQUIRE_EQ(live(), 0);
+	REQUIRE_EQ(fake.live(), 0);
 	return 0;
 }
 
@@ -144,18 +139,9 @@ int main(void)
 		{ "hellos of strangers", in_one_world },
 		{ "hellos of an earlier world", in_the_next },
 	};
-	static const char path[] = FAKES "/fake-verbs.so";
-	void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 
-	setenv("SPMT_MAPS", "rdma", 1);
-	setenv("SPMT_VERBS_LIB", path, 1);
 	setenv("SPMT_TIMEOUT_MS", "60000", 1);
-	if (!library) {
-		fprintf(stderr, "%s\n", dlerror());
+	if (fake_nic(FAKES "/fake-verbs.so"))
 		return 1;
-	}
-	*(void **)&shout = dlsym(library, "fake_verbs_shout");
-	*(void **)&overheard = dlsym(library, "fake_verbs_overheard");
-	*(void **)&live = dlsym(library, "fake_verbs_live");
 	return tap_run(cases, sizeof(cases) / sizeof(cases[0]));
 }

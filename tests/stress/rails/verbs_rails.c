@@ -4,20 +4,17 @@
  * libibverbs and, for memory that the CPU does not reach, for the driver. Both devices of a rank know the buffer until the
  * pieces are through, not longer.
  */
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/fakes/fake_verbs.h"
 #include "tests/lib/ranks.h"
 #include "tests/lib/tap.h"
 #include "tests/lib/transports/bytes.h"
+#include "tests/lib/transports/fake_nic.h"
 
 enum { PAIR = 2, BIG = 256 << 10, DEVICES = 2, SALT = 3, MOVED = 9 };
 
-static __typeof__(&fake_verbs_live) live;
-static __typeof__(&fake_verbs_break) break_work;
 static const struct spmt_attr attr = { .size = sizeof(attr), .heap_size = 4 << 20 };
 static char own[PAIR][BIG];
 static _Atomic bool reached, go;
@@ -59,7 +56,7 @@ static int move_waits(const struct scene *s, spmt_comm *comm, spmt_comm *part, c
 
 	REQUIRE_OK(spmt_register(part, own[rank], BIG, &mem));
 	REQUIRE_OK(spmt_barrier(part));
-	before = live();
+	before = fake.live();
 	REQUIRE_OK(spmt_barrier(part));
 	if (!rank)
 		TRY(queue_move(s, comm, block));
@@ -67,13 +64,13 @@ static int move_waits(const struct scene *s, spmt_comm *comm, spmt_comm *part, c
 	REQUIRE_OK(spmt_barrier(part));
 	if (rank)
 		return 0;
-	REQUIRE_EQ(live(), before - DEVICES);
+	REQUIRE_EQ(fake.live(), before - DEVICES);
 	if (s->fails)
-		break_work(1, VERBS_WC_REM_ACCESS_ERR);
+		fake.break_work(1, VERBS_WC_REM_ACCESS_ERR);
 	go = true;
 	REQUIRE_EQ(spmt_quiet(comm), s->fails ? -EIO : 0);
-	break_work(0, 0);
-	REQUIRE_EQ(live(), before - 2 * DEVICES);
+	fake.break_work(0, 0);
+	REQUIRE_EQ(fake.live(), before - 2 * DEVICES);
 	return 0;
 }
 
@@ -109,7 +106,7 @@ static int play(const struct scene *s)
 
 	reached = go = false;
 	TRY(ranks_run_on(PAIR, &attr, apart, scene_rank, (void *)(uintptr_t)s));
-	REQUIRE_EQ(live(), 0);
+	REQUIRE_EQ(fake.live(), 0);
 	return 0;
 }
 
@@ -135,8 +132,6 @@ int main(int argc, char **argv)
 		{ "a get in pieces", get_waits },
 		{ "a put behind one that fails", not_done },
 	};
-	static const char path[] = FAKES "/fake-verbs.so";
-	void *library;
 
 	if (argc > 1) {
 		setenv("SPMT_BACKEND", argv[1], 1);
@@ -144,16 +139,9 @@ int main(int argc, char **argv)
 		setenv("SPMT_FAKE_BLIND", "1", 1);
 		setenv("SPMT_FAKE_DEVICES", "4", 1);
 	}
-	setenv("SPMT_MAPS", "rdma", 1);
-	setenv("SPMT_VERBS_LIB", path, 1);
 	setenv("SPMT_RDMA_STRIPE", "4", 1);
 	setenv("SPMT_RDMA_STRIPE_FROM", "64K", 1);
-	library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-	if (!library) {
-		fprintf(stderr, "%s\n", dlerror());
+	if (fake_nic(FAKES "/fake-verbs.so"))
 		return 1;
-	}
-	*(void **)&live = dlsym(library, "fake_verbs_live");
-	*(void **)&break_work = dlsym(library, "fake_verbs_break");
 	return tap_run(cases, sizeof(cases) / sizeof(cases[0]));
 }

@@ -4,24 +4,15 @@
  * moves are cut, from heaps, registered and other memory; what has to come behind pieces while one device is late, or comes and goes;
  * a device that fails, of which the sentence tells; ranks of which one has a device less. Nothing is left.
  */
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "tests/fakes/fake_verbs.h"
 #include "tests/lib/ranks.h"
 #include "tests/lib/tap.h"
 #include "tests/lib/transports/bytes.h"
+#include "tests/lib/transports/fake_nic.h"
 
 enum { PAIR = 2, RANKS = 3, FROM = 64 << 10, BIG = (3 << 20) + 12345, NAP_MS = 50, TAIL = 8 };
-
-static struct {
-	__typeof__(&fake_verbs_fail_named) fail_named;
-	__typeof__(&fake_verbs_break) break_work;
-	__typeof__(&fake_verbs_joined) joined;
-	__typeof__(&fake_verbs_congest) congest;
-	__typeof__(&fake_verbs_live) live;
-} fake;
 
 static const struct spmt_attr attr = { .size = sizeof(attr), .heap_size = 16 << 20 };
 
@@ -554,25 +545,12 @@ int main(void)
 		{ "a device does not take a buffer", unknown },
 		{ "a device takes all but its last byte", most_known },
 	};
-	static const char path[] = FAKES "/fake-verbs.so";
-	void *library;
 
-	setenv("SPMT_MAPS", "rdma", 1);
-	setenv("SPMT_VERBS_LIB", path, 1);
 	setenv("SPMT_RDMA_CACHE", "trust", 1);
 	setenv("SPMT_RDMA_CACHE_FROM", "64K", 1);
 	setenv("SPMT_RDMA_STRIPE", "4", 1);
 	setenv("SPMT_RDMA_STRIPE_FROM", "64K", 1);
-	library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-	if (!library) {
-		fprintf(stderr, "%s\n", dlerror());
+	if (fake_nic(FAKES "/fake-verbs.so"))
 		return 1;
-	}
-#define FIND(field, symbol) *(void **)&fake.field = dlsym(library, #symbol)
-	FIND(fail_named, fake_verbs_fail_named);
-	FIND(break_work, fake_verbs_break);
-	FIND(joined, fake_verbs_joined);
-	FIND(congest, fake_verbs_congest);
-	FIND(live, fake_verbs_live);
 	return tap_run(cases, sizeof(cases) / sizeof(cases[0]));
 }

@@ -4,29 +4,19 @@
  * were split from them later. A world that begins behind the failure has another one, while the first ones are still there; likewise where
  * the devices are gone. Two ranks as threads, over the stand-in for libibverbs, each with a device of its own; verbs_processes.c has it between processes.
  */
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "spmt/comm/comm.h"
-#include "tests/fakes/fake_verbs.h"
 #include "tests/lib/ranks.h"
 #include "tests/lib/tap.h"
+#include "tests/lib/transports/fake_nic.h"
 #include "transports/verbs/map.h"
 
 #define FATAL "a status of the stand-in's (verbs status 19, vendor's 0)"
 
 enum { RANKS = 2, WORLDS = 4, BLOCK = 4096, NAP_MS = 100, CALLS = 4 };
-
-static struct {
-	__typeof__(&fake_verbs_break) break_work;
-	__typeof__(&fake_verbs_hold) hold;
-	__typeof__(&fake_verbs_joined) joined;
-	__typeof__(&fake_verbs_live) live;
-	__typeof__(&fake_verbs_unplug) unplug;
-	__typeof__(&fake_verbs_fail_named) count;
-} fake;
 
 static spmt_uid uids[WORLDS];
 
@@ -198,9 +188,9 @@ static int rests(const char *call)
 {
 	uint64_t calls;
 
-	fake.count(call, 0);
+	fake.fail_named(call, 0);
 	sleep_ms(NAP_MS);
-	calls = fake.count("", 0);
+	calls = fake.fail_named("", 0);
 	if (calls > CALLS)
 		return ranks_fail("%s: %llu calls", call, (unsigned long long)calls);
 	return 0;
@@ -252,21 +242,8 @@ int main(void)
 		{ "devices that are gone, and worlds behind that", gone },
 		{ "once more, by ports that are opened anew", again },
 	};
-	static const char path[] = FAKES "/fake-verbs.so";
-	void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 
-	setenv("SPMT_MAPS", "rdma", 1);
-	setenv("SPMT_VERBS_LIB", path, 1);
-	if (!library) {
-		fprintf(stderr, "%s\n", dlerror());
+	if (fake_nic(FAKES "/fake-verbs.so"))
 		return 1;
-	}
-#define FIND(field, symbol) *(void **)&fake.field = dlsym(library, #symbol)
-	FIND(break_work, fake_verbs_break);
-	FIND(hold, fake_verbs_hold);
-	FIND(joined, fake_verbs_joined);
-	FIND(live, fake_verbs_live);
-	FIND(unplug, fake_verbs_unplug);
-	FIND(count, fake_verbs_fail_named);
 	return tap_run(cases, sizeof(cases) / sizeof(cases[0]));
 }

@@ -4,7 +4,6 @@
  * is; what was short is said by its own code; a call has one deadline for all peers; and a cancelled thread leaves no lock behind. Ranks as
  * threads, over the stand-in for libibverbs.
  */
-#include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -12,23 +11,14 @@
 #include <string.h>
 
 #include "spmt/comm/comm.h"
-#include "tests/fakes/fake_verbs.h"
 #include "tests/lib/clocks.h"
 #include "tests/lib/ranks.h"
 #include "tests/lib/tap.h"
 #include "tests/lib/transports/bytes.h"
+#include "tests/lib/transports/fake_nic.h"
 #include "transports/verbs/map.h"
 
 enum { RANKS = 2, CHUNK = 16384, SIZE = 5 * CHUNK, REFUSED = 5, SALT = 3, LOOK_MS = 50 };
-
-static struct {
-	__typeof__(&fake_verbs_fail_named) fail_named;
-	__typeof__(&fake_verbs_break) break_work;
-	__typeof__(&fake_verbs_prompt) prompt;
-	__typeof__(&fake_verbs_limit) limit;
-	__typeof__(&fake_verbs_hold) hold;
-	__typeof__(&fake_verbs_live) live;
-} fake;
 
 struct scene {
 	int (*rank0)(spmt_comm *comm, char *block, uint64_t *word);
@@ -249,21 +239,8 @@ int main(void)
 		{ "a cancelled thread leaves no lock behind", cancels },
 		{ "moves to many that are late", deadlines },
 	};
-	static const char path[] = FAKES "/fake-verbs.so";
-	void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 
-	setenv("SPMT_MAPS", "rdma", 1);
-	setenv("SPMT_VERBS_LIB", path, 1);
-	if (!library) {
-		fprintf(stderr, "%s\n", dlerror());
+	if (fake_nic(FAKES "/fake-verbs.so"))
 		return 1;
-	}
-#define FIND(field, symbol) *(void **)&fake.field = dlsym(library, #symbol)
-	FIND(fail_named, fake_verbs_fail_named);
-	FIND(break_work, fake_verbs_break);
-	FIND(prompt, fake_verbs_prompt);
-	FIND(limit, fake_verbs_limit);
-	FIND(hold, fake_verbs_hold);
-	FIND(live, fake_verbs_live);
 	return tap_run(cases, sizeof(cases) / sizeof(cases[0]));
 }

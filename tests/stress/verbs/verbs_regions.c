@@ -4,7 +4,6 @@
  * They end well, and the device knows the buffer until then, not longer. What ports have registered of their own is no child's. Two ranks
  * as threads, over the stand-in for libibverbs, each with a device of its own.
  */
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,21 +11,15 @@
 #include <unistd.h>
 
 #include "spmt/comm/comm.h"
-#include "tests/fakes/fake_verbs.h"
 #include "tests/lib/ranks.h"
 #include "tests/lib/tap.h"
 #include "tests/lib/transports/bytes.h"
+#include "tests/lib/transports/fake_nic.h"
 #include "transports/verbs/ask.h"
 #include "transports/verbs/hello.h"
 #include "transports/verbs/map.h"
 
 enum { RANKS = 2, SIZE = 1 << 20, PIECES = 4, PIECE = SIZE / PIECES, SALT = 7, BOUNCED = 4096 };
-
-static struct {
-	__typeof__(&fake_verbs_break) break_work;
-	__typeof__(&fake_verbs_hold) hold;
-	__typeof__(&fake_verbs_live) live;
-} fake;
 
 /* What rank 0 has in flight as the part deregisters its buffer. */
 struct scene {
@@ -178,18 +171,8 @@ int main(void)
 		{ "puts that fail", puts_that_fail },
 		{ "the port's own memory and forked children", forks },
 	};
-	static const char path[] = FAKES "/fake-verbs.so";
-	void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 
-	setenv("SPMT_MAPS", "rdma", 1);
-	setenv("SPMT_VERBS_LIB", path, 1);
-	if (!library) {
-		fprintf(stderr, "%s\n", dlerror());
+	if (fake_nic(FAKES "/fake-verbs.so"))
 		return 1;
-	}
-#define FIND(field, symbol) *(void **)&fake.field = dlsym(library, #symbol)
-	FIND(break_work, fake_verbs_break);
-	FIND(hold, fake_verbs_hold);
-	FIND(live, fake_verbs_live);
 	return tap_run(cases, sizeof(cases) / sizeof(cases[0]));
 }

@@ -3,7 +3,6 @@
  * What a rank is told of a failure over RDMA devices: the code, the peer's rank, the device and port at both ends, and the verbs status or
  * event by its name. Two ranks as threads, over the stand-in for libibverbs, each with a device of its own.
  */
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,9 +12,9 @@
 #include <unistd.h>
 
 #include "spmt/comm/comm.h"
-#include "tests/fakes/fake_verbs.h"
 #include "tests/lib/ranks.h"
 #include "tests/lib/tap.h"
+#include "tests/lib/transports/fake_nic.h"
 #include "transports/verbs/map.h"
 
 #define US "fake0 port 2"
@@ -24,17 +23,6 @@
 #define STATUS(n) "a status of the stand-in's (verbs status " #n ", vendor's 0)"
 
 enum { RANKS = 2, SHORT_MS = 300, LOST = 1 << 30 };
-
-static struct {
-	__typeof__(&fake_verbs_break) break_work;
-	__typeof__(&fake_verbs_tell) tell;
-	__typeof__(&fake_verbs_port) port;
-	__typeof__(&fake_verbs_lose) lose;
-	__typeof__(&fake_verbs_hold) hold;
-	__typeof__(&fake_verbs_prompt) prompt;
-	__typeof__(&fake_verbs_shout) shout;
-	__typeof__(&fake_verbs_live) live;
-} fake;
 
 /* ---- a world in which rank 0 fails ------------------------------------------------------------- */
 
@@ -505,24 +493,9 @@ int main(void)
 		{ "fetches by the device", fetches },
 		{ "moves in streams", streams },
 	};
-	static const char path[] = FAKES "/fake-verbs.so";
-	void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 
-	setenv("SPMT_MAPS", "rdma", 1);
-	setenv("SPMT_VERBS_LIB", path, 1);
 	setenv("SPMT_LOG", "warn", 1);
-	if (!library) {
-		fprintf(stderr, "%s\n", dlerror());
+	if (fake_nic(FAKES "/fake-verbs.so"))
 		return 1;
-	}
-#define FIND(field, symbol) *(void **)&fake.field = dlsym(library, #symbol)
-	FIND(break_work, fake_verbs_break);
-	FIND(tell, fake_verbs_tell);
-	FIND(port, fake_verbs_port);
-	FIND(lose, fake_verbs_lose);
-	FIND(hold, fake_verbs_hold);
-	FIND(prompt, fake_verbs_prompt);
-	FIND(shout, fake_verbs_shout);
-	FIND(live, fake_verbs_live);
 	return tap_run(cases, sizeof(cases) / sizeof(cases[0]));
 }

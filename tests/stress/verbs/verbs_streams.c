@@ -4,24 +4,16 @@
  * no signal comes behind data that is not there; and that nothing is written behind a quiet that has returned 0. Two ranks as threads, with
  * two devices each, which share large moves.
  */
-#include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "tests/fakes/fake_verbs.h"
 #include "tests/lib/ranks.h"
 #include "tests/lib/tap.h"
 #include "tests/lib/transports/bytes.h"
+#include "tests/lib/transports/fake_nic.h"
 
 enum { PAIR = 2, FROM = 64 << 10, BIG = 4 * FROM, SHORT_MS = 200, LONG_MS = 20000, NAP_MS = 50 };
-
-static struct {
-	__typeof__(&fake_verbs_break) break_work;
-	__typeof__(&fake_verbs_hold) hold;
-	__typeof__(&fake_verbs_congest) congest;
-	__typeof__(&fake_verbs_live) live;
-} fake;
 
 static const struct spmt_attr attr = { .size = sizeof(attr), .heap_size = 4 << 20 };
 static const int apart[PAIR] = { 0, 2 }; /* their first devices are the same */
@@ -499,22 +491,10 @@ int main(void)
 		{ "quiet waits where the world breaks", breaks },
 		{ "a part breaks, and its world goes on", outlives },
 	};
-	static const char path[] = FAKES "/fake-verbs.so";
-	void *library;
 
-	setenv("SPMT_MAPS", "rdma", 1);
-	setenv("SPMT_VERBS_LIB", path, 1);
 	setenv("SPMT_RDMA_STRIPE", "4", 1);
 	setenv("SPMT_RDMA_STRIPE_FROM", "128K", 1);
-	library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-	if (!library) {
-		fprintf(stderr, "%s\n", dlerror());
+	if (fake_nic(FAKES "/fake-verbs.so"))
 		return 1;
-	}
-#define FIND(field, symbol) *(void **)&fake.field = dlsym(library, #symbol)
-	FIND(break_work, fake_verbs_break);
-	FIND(hold, fake_verbs_hold);
-	FIND(congest, fake_verbs_congest);
-	FIND(live, fake_verbs_live);
 	return tap_run(cases, sizeof(cases) / sizeof(cases[0]));
 }

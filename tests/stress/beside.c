@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "spmt_plan.h"
 #include "tests/lib/ranks.h"
@@ -317,9 +318,13 @@ static int a_world_and_meetings(void)
 	return worlds_end(syncs);
 }
 
+/* With SPMT_CHECK the end is refused while a wait is under way (tests/flow/failure/ends.c). AddressSanitizer turns it on by itself. */
 static int a_world_and_waits(void)
 {
-	return worlds_end(waits);
+	const char *check = getenv("SPMT_CHECK");
+	bool checked = check ? strcmp(check, "0") != 0 : SANITIZED;
+
+	return checked ? 0 : worlds_end(waits);
 }
 
 static int a_world_and_collectives(void)

@@ -147,7 +147,7 @@ static void *move_cancelled(void *arg)
 
 	pthread_cancel(pthread_self());
 	fake.break_work(1, VERBS_WC_RETRY_EXC_ERR);
-	spmt_put_nbi(c->comm, c->block, c->block, 64, 1);
+	spmt_put_nbi(c->comm, c->block + CHUNK, c->block, 64, 1);
 	spmt_quiet(c->comm);
 	c->through = true;
 	pthread_testcancel();
@@ -161,7 +161,7 @@ static int cancelled_rank(spmt_comm *comm, void *arg)
 
 	(void)arg;
 	REQUIRE_OK(spmt_malloc(comm, SIZE, (void **)&c.block));
-	REQUIRE_OK(spmt_put(comm, c.block, c.block, 64, !spmt_rank(comm)));
+	REQUIRE_OK(spmt_put(comm, c.block + CHUNK, c.block, 64, !spmt_rank(comm)));
 	REQUIRE_OK(spmt_barrier(comm));
 	if (spmt_rank(comm))
 		return 0;
@@ -200,19 +200,20 @@ static int late(spmt_comm *comm)
 /* Moves to all others stand still. */
 static int late_rank(spmt_comm *comm, void *arg)
 {
-	char *block;
+	char *block, *to;
 	int rc = 0;
 
 	(void)arg;
 	REQUIRE_OK(spmt_malloc(comm, SIZE, (void **)&block));
+	to = block + CHUNK + 64 * spmt_rank(comm);
 	for (int pe = 0; pe < MANY; pe++)
-		REQUIRE_OK(spmt_put(comm, block, block, 64, pe));
+		REQUIRE_OK(spmt_put(comm, to, block, 64, pe));
 	REQUIRE_OK(spmt_barrier(comm));
 	if (!spmt_rank(comm)) {
 		REQUIRE_OK(spmt_set_timeout(comm, LATE_MS));
 		fake.hold(1);
 		for (int pe = 1; pe < MANY && !rc; pe++)
-			rc = spmt_put_nbi(comm, block, block, 64, pe);
+			rc = spmt_put_nbi(comm, to, block, 64, pe);
 		if (!rc)
 			rc = late(comm);
 		fake.hold(0);

@@ -315,6 +315,8 @@ int verbs_first(int turn, int each, int near)
 {
 	int a = each, b = near;
 
+	if (near <= 1)
+		return 0;
 	while (b) { /* their greatest common divisor */
 		int rest = a % b;
 
